@@ -1,0 +1,35 @@
+"""``hbp-prep verify``."""
+
+import json
+from pathlib import Path
+
+import click
+
+from hbp_prep.cli.console import output_options, progress_bars
+from hbp_prep.engines.local import LocalEngine
+from hbp_prep.manifest.verify import verify
+
+_EPILOG = """\b
+Examples:
+  hbp-prep verify out
+  hbp-prep verify out --quick          checksums and sizes only
+"""
+
+
+@click.command("verify", epilog=_EPILOG)
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="Checksums and sizes only.")
+@click.option("--workers", "--num-proc", type=click.IntRange(min=1), help="Worker processes (default: all cores).")
+@output_options
+def verify_command(*, out: Path, quick: bool, workers: int | None, quiet: bool, as_json: bool) -> None:
+    """Prove from the bytes that OUT keeps the contract: nothing lost, doubled, over-long or damaged."""
+    with progress_bars(quiet=quiet) as progress:
+        report = verify(out, quick=quick, map_tasks=LocalEngine(workers).map, progress=progress)
+    if as_json:
+        click.echo(json.dumps(report.to_dict()))
+    elif not quiet:
+        for check in report.checks:
+            click.echo(
+                f"{'ok   ' if check.ok else 'FAIL '} {check.name}" + (f": {check.detail}" if check.detail else "")
+            )
+    report.raise_if_failed()

@@ -1,0 +1,95 @@
+"""Which row format a source has, from its first rows: one decision per source, said aloud."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from hbp_prep.corpus import parquet
+from hbp_prep.corpus.formats import (
+    PREFERENCE_COLUMNS,
+    ROW_FORMATS,
+    is_preference_pair,
+    rename_columns,
+    row_format,
+)
+from hbp_prep.corpus.read import read_values
+from hbp_prep.corpus.types import CorpusFile, SourceSpec, Unit
+from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.reasons import RowRejected
+from hbp_prep.suggest import did_you_mean
+
+_SAMPLED_ROWS = 100
+_SHOWN_COLUMNS = 20
+
+
+def check_format_settings(source: SourceSpec) -> None:
+    """Refuse an unknown row format, and renamed columns that it does not read.
+
+    Raises:
+        ConfigError: naming the nearest known name.
+    """
+    formats = list(ROW_FORMATS.values()) if source.format == "auto" else [row_format(source.format)]
+    known = {column for one in formats for column in one.columns}
+    for expected in source.columns:
+        if expected not in known:
+            raise ConfigError(
+                f"source {source.name!r}: columns: format {source.format!r} reads no column {expected!r}"
+                f"{did_you_mean(expected, known) if known else ''}"
+            )
+
+
+def detect_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]]) -> tuple[str, str]:
+    """The row format that most of the source's first rows have, and a remark for the user ("detected").
+
+    About 100 rows are looked at, spread over the first units of up to 100 of the source's files.
+
+    Raises:
+        DataError: no format fits any of them, or they are preference pairs.
+    """
+    rows = list(_first_rows(source, first_units))
+    values = [row for row in rows if not isinstance(row, RowRejected)]
+    if not values:
+        raise DataError(
+            f"source {source.name!r}: none of its first {len(rows)} rows can be read; the first fault is: {rows[0]}"
+        )
+    if any(map(is_preference_pair, values)):
+        raise DataError(
+            f"source {source.name!r}: its rows are preference data (columns chosen and rejected, or a label), and hold "
+            "answers that must not be learnt; to train on them all the same, name the format instead of auto"
+        )
+    votes = Counter(name for row in values if (name := _format_of(row)) is not None)
+    if not votes:
+        raise DataError(_no_format(source, first_units, values))
+    most = max(votes.values())
+    winner = next(name for name in ROW_FORMATS if votes[name] == most)
+    return winner, "detected" if most == len(rows) else f"detected: {most} of the first {len(rows)} rows have it"
+
+
+def _format_of(row: Any) -> str | None:
+    return next((name for name, one in ROW_FORMATS.items() if one.detect(row)), None)
+
+
+def _first_rows(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]]) -> Iterator[Any]:
+    chosen = first_units[:_SAMPLED_ROWS]
+    names = {column for one in ROW_FORMATS.values() for column in one.columns} | {*PREFERENCE_COLUMNS}
+    columns = {source.columns.get(name, name) for name in names}
+    for file, unit in chosen:
+        for _, _, row in islice(read_values(file, unit, columns), _SAMPLED_ROWS // len(chosen)):
+            yield row if isinstance(row, RowRejected) else rename_columns(row, source.columns)
+
+
+def _no_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]], values: list[Any]) -> str:
+    found: dict[str, None] = {}
+    for file, _ in first_units:
+        if file.file_format == "parquet":
+            found |= dict.fromkeys(parquet.column_names(file.path))
+    for row in values:
+        found |= dict.fromkeys(row if isinstance(row, dict) else ["(a row that is no object)"])
+    shown = [name[: _SHOWN_COLUMNS * 2] for name in list(found)[:_SHOWN_COLUMNS]]
+    more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
+    formats = "; ".join(f"{one.name} ({one.needs})" for one in ROW_FORMATS.values())
+    return (
+        f"source {source.name!r}: no row format fits its rows. Columns found: {', '.join(shown)}{more}. "
+        f"Known formats and what they need: {formats}. Where the columns have other names, give them under columns"
+    )

@@ -1,0 +1,79 @@
+"""The local engine: many independent, idempotent tasks over worker processes.
+
+Results come back in the order of the tasks, whatever the number of workers. With one worker everything runs in this
+process. Workers are spawned, never forked (numba's and polars's threads do not survive a fork), and end with their
+parent even when it is killed.
+"""
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import Protocol, TypeVar
+
+from hbp_prep.errors import DataError
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+_TASKS_IN_FLIGHT_PER_WORKER = 2
+
+
+class Engine(Protocol):
+    """Runs independent tasks; stops at the first error."""
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        """Yield ``function(task)`` for every task, in order. ``function`` is a module-level function or a partial."""
+
+
+class LocalEngine:
+    """Worker processes on this machine."""
+
+    def __init__(self, num_workers: int | None = None) -> None:
+        self.num_workers = num_workers or available_cores()
+
+    def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
+        tasks = list(tasks)
+        num_workers = min(self.num_workers, len(tasks))
+        if num_workers <= 1:
+            yield from map(function, tasks)
+            return
+        pool = ProcessPoolExecutor(
+            num_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+        )
+        try:
+            pending: deque[Future[Result]] = deque()
+            for task in tasks:
+                pending.append(pool.submit(function, task))
+                if len(pending) >= num_workers * _TASKS_IN_FLIGHT_PER_WORKER:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool as error:
+            raise DataError(
+                "a worker process ended without a word (killed, or out of memory); "
+                "run again with --resume and fewer --workers"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _end_with_parent() -> None:
+    """Start a thread that ends this worker as soon as its parent is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_wait_for_end, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_for_end(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,100 @@
+"""The output folder: where everything lies, what state it is in, and the lock that keeps two runs apart."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+
+from hbp_prep import files
+from hbp_prep.errors import ConfigError
+
+_OWN_FILES = ("manifest.json", "samples.arrow", "rejected.arrow", "resolved.yaml")
+_OWN_FOLDERS = ("shards", "schedule", "report", ".work")
+
+
+class State(Enum):
+    """What a path holds before a run."""
+
+    ABSENT = "absent"  # nothing there, or an empty folder
+    FOREIGN = "foreign"  # something that is not ours
+    UNFINISHED = "unfinished"
+    FINISHED = "finished"
+
+
+class OutputFolder:
+    """Paths inside ``OUT``."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+        self.manifest = self.root / "manifest.json"
+        self.resolved = self.root / "resolved.yaml"
+        self.work = self.root / ".work"
+        self.ledger = self.work / "ledger.json"
+        self.scans = self.work / "scans.json"
+        self.tokens = self.work / "tokens"
+        self.table = self.work / "sample_table.arrow"
+        self.rejected = self.work / "rejected.arrow"
+        self.plan = self.work / "plan"
+        self.metrics = self.root / "report" / "metrics.json"
+
+    def state(self) -> State:
+        """What stands at the path now."""
+        if not self.root.exists():
+            return State.ABSENT
+        if not self.root.is_dir():
+            return State.FOREIGN
+        if self.manifest.exists():
+            return State.FINISHED
+        if self.work.exists():
+            return State.UNFINISHED
+        return State.FOREIGN if any(self.root.iterdir()) else State.ABSENT
+
+    def remove_outputs(self) -> None:
+        """Remove everything that a run writes, the manifest first; foreign files stay."""
+        for name in _OWN_FILES:
+            (self.root / name).unlink(missing_ok=True)
+        for name in _OWN_FOLDERS:
+            if (self.root / name).exists():
+                shutil.rmtree(self.root / name)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder for one run. The lock is on the folder itself and ends with the process, however it ends.
+
+        Raises:
+            ConfigError: another run holds it.
+            DataError: the folder cannot be made or opened.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.root, os.O_RDONLY)
+        except OSError as error:
+            raise files.write_error(self.root, error) from error
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"{self.root} is in use by another run; wait, or choose another --output") from None
+            yield
+        finally:
+            os.close(handle)
+
+
+def clean(root: Path) -> int:
+    """Remove ``.work`` of a finished run; returns the bytes freed.
+
+    Raises:
+        ConfigError: there is no finished run, whose ``.work`` is all that a resume has.
+    """
+    folder = OutputFolder(root)
+    if folder.state() is not State.FINISHED:
+        raise ConfigError(f"{root} holds no finished run; its .work would be needed to resume (remove it by hand)")
+    if not folder.work.exists():
+        return 0
+    num_bytes = sum(path.stat().st_size for path in folder.work.rglob("*") if path.is_file())
+    with folder.lock():
+        shutil.rmtree(folder.work)
+    return num_bytes

@@ -1,0 +1,191 @@
+"""One run: corpus -> tokenization -> planning -> sharding -> report, each stage done only when it must be.
+
+Everything that can be wrong with a recipe is found before anything in the output folder changes. A stage that the
+ledger knows as complete from the same inputs is kept; another is redone, and the run says why.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from hbp_prep import files
+from hbp_prep.corpus.scan import FileScan, scan_corpus
+from hbp_prep.corpus.types import Corpus
+from hbp_prep.engines.local import Engine
+from hbp_prep.errors import ConfigError
+from hbp_prep.manifest.document import load_manifest
+from hbp_prep.pipeline import stages
+from hbp_prep.pipeline.folder import OutputFolder, State
+from hbp_prep.pipeline.ledger import Ledger
+from hbp_prep.pipeline.load import resolved_yaml
+from hbp_prep.pipeline.recipe import Recipe
+from hbp_prep.pipeline.specs import StageInputs, cost_model, plan_spec, source_specs, stage_inputs, tokenization_spec
+from hbp_prep.progress import Progress
+from hbp_prep.tokenization.tokenizer import ChatTokenizer
+
+
+class Mode(Enum):
+    """What to do with an output folder that is not empty."""
+
+    NEW = "new"  # refuse, unless it is finished and from the same recipe and data
+    RESUME = "resume"
+    OVERWRITE = "overwrite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageOutcome:
+    """What happened to one stage."""
+
+    name: str
+    redone: bool
+    why: str
+    seconds: float
+    peak_rss_bytes: int
+
+
+@dataclass(kw_only=True)
+class RunSummary:
+    """What a run did; ``nothing_to_do`` when the folder was finished already."""
+
+    out: Path
+    fingerprint: str
+    nothing_to_do: bool = False
+    outcomes: list[StageOutcome] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON data."""
+        return {
+            "out": str(self.out),
+            "fingerprint": self.fingerprint,
+            "nothing_to_do": self.nothing_to_do,
+            "stages": [asdict(outcome) for outcome in self.outcomes],
+        }
+
+
+class Runner:
+    """Runs one recipe into one folder."""
+
+    def __init__(self, recipe: Recipe, out: Path, *, engine: Engine, progress: Progress) -> None:
+        self.recipe = recipe
+        self.folder = OutputFolder(out)
+        self.engine = engine
+        self.progress = progress
+        self.plan_spec = plan_spec(recipe)
+        self.cost = cost_model(recipe)
+
+    def run(self, mode: Mode) -> RunSummary:
+        """Run all stages that are not current.
+
+        Raises:
+            HbpError: with one clear sentence; see :mod:`hbp_prep.errors` for the kinds.
+        """
+        self._refuse_early(mode)
+        tokenizer = ChatTokenizer.load(tokenization_spec(self.recipe))
+        with self.folder.lock():
+            started = time.perf_counter()
+            corpus, scans = self._scan()
+            inputs = stage_inputs(self.recipe, corpus, tokenizer.fingerprint)
+            summary = RunSummary(out=self.folder.root, fingerprint=inputs.fingerprint)
+            if mode is not Mode.OVERWRITE and self._is_finished(inputs):
+                summary.nothing_to_do = True
+                return summary
+            self._admit(mode, inputs)
+            files.remove_stray_temps(self.folder.root)
+            files.write_json(self.folder.scans, [scan.to_dict() for scan in scans])
+            summary.outcomes.append(_outcome("corpus", True, "files scanned", time.perf_counter() - started))
+            self._run_stages(summary, corpus, tokenizer, inputs)
+        return summary
+
+    def _refuse_early(self, mode: Mode) -> None:
+        state = self.folder.state()
+        out = self.folder.root
+        if state is State.FOREIGN:
+            raise ConfigError(f"--output {out} is not empty and not from hbp-prep; choose an empty or new folder")
+        if state is State.UNFINISHED and mode is Mode.NEW:
+            raise ConfigError(
+                f"--output {out} holds an unfinished run; continue it with --resume, or start anew with --overwrite"
+            )
+
+    def _scan(self) -> tuple[Corpus, list[FileScan]]:
+        previous: list[FileScan] = []
+        if self.folder.scans.exists():
+            previous = [FileScan.from_dict(item) for item in json.loads(self.folder.scans.read_bytes())]
+        return scan_corpus(
+            source_specs(self.recipe), map_tasks=self.engine.map, progress=self.progress, previous=previous
+        )
+
+    def _is_finished(self, inputs: StageInputs) -> bool:
+        if self.folder.state() is not State.FINISHED or not self.folder.metrics.exists():
+            return False
+        if self.folder.resolved.read_text(encoding="utf-8") != resolved_yaml(self.recipe):
+            return False
+        return load_manifest(self.folder.root).fingerprint == inputs.fingerprint
+
+    def _admit(self, mode: Mode, inputs: StageInputs) -> None:
+        """Refuse a finished folder of another recipe, or make way."""
+        if mode is Mode.OVERWRITE:
+            self.folder.remove_outputs()
+        elif self.folder.state() is State.FINISHED and mode is Mode.NEW:
+            why = self._why_changed(inputs)
+            raise ConfigError(
+                f"--output {self.folder.root} holds a finished run of another recipe or other data ({why}); "
+                "redo only what changed with --resume, start anew with --overwrite, or choose another folder"
+            )
+
+    def _why_changed(self, inputs: StageInputs) -> str:
+        ledger = Ledger(self.folder.ledger)
+        for stage in ("tokenization", "planning", "sharding", "report"):
+            stage_input = getattr(inputs, stage)
+            if not ledger.is_current(stage, stage_input):
+                return ledger.why_not_current(stage, stage_input)
+        return "its report is missing"
+
+    def _run_stages(self, summary: RunSummary, corpus: Corpus, tokenizer: ChatTokenizer, inputs: StageInputs) -> None:
+        ledger = Ledger(self.folder.ledger)
+        context = stages.Context(
+            recipe=self.recipe,
+            folder=self.folder,
+            map_tasks=self.engine.map,
+            progress=self.progress,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            plan_spec=self.plan_spec,
+            cost=self.cost,
+            fingerprint=inputs.fingerprint,
+        )
+        steps: list[tuple[str, dict[str, Any], Callable[[stages.Context], None]]] = [
+            ("tokenization", inputs.tokenization, stages.tokenize),
+            ("planning", inputs.planning, stages.plan),
+            ("sharding", inputs.sharding, stages.shard),
+            ("report", inputs.report, stages.report),
+        ]
+        for name, stage_input, do in steps:
+            if ledger.is_current(name, stage_input) and stages.is_whole(name, self.folder):
+                self.progress.say(f"{name}: unchanged, kept")
+                summary.outcomes.append(_outcome(name, False, "unchanged", 0.0))
+                continue
+            why = ledger.why_not_current(name, stage_input)
+            self.progress.say(f"{name}: {why}")
+            if name != "report":
+                self.folder.manifest.unlink(missing_ok=True)  # from here on the folder is unfinished
+            ledger.begin(name)
+            started = time.perf_counter()
+            do(context)
+            ledger.complete(name, stage_input)
+            summary.outcomes.append(_outcome(name, True, why, time.perf_counter() - started))
+
+
+def _outcome(name: str, redone: bool, why: str, seconds: float) -> StageOutcome:
+    return StageOutcome(name=name, redone=redone, why=why, seconds=seconds, peak_rss_bytes=_peak_rss_bytes())
+
+
+def _peak_rss_bytes() -> int:
+    """Largest resident set so far of this process or of any ended child (getrusage; KiB on Linux, bytes on macOS)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -1,0 +1,97 @@
+"""The curriculum: which packing groups come when, over all epochs.
+
+``none``: every step draws from all packing groups in proportion. ``two_phase``: the run opens with steps of the shortest
+packing group only (phase ``short``), then all that is left comes in proportion (phase ``all``). Later epochs have the
+same packs and micro-steps in newly drawn steps, all in phase ``all``.
+"""
+
+import numpy as np
+
+from hbp_prep.errors import PlanError
+from hbp_prep.planning.balancing import MicroSteps
+from hbp_prep.planning.randomness import generator
+from hbp_prep.planning.steps import order_of_steps
+from hbp_prep.planning.types import Int64, PlanSpec, Schedule
+
+PHASES = {"none": ("all",), "two_phase": ("short", "all")}
+
+
+def make_schedule(spec: PlanSpec, micro_steps: MicroSteps) -> Schedule:
+    """Put the micro-steps into training order.
+
+    Raises:
+        PlanError: ``first_phase_steps`` is more than the shortest packing group can fill.
+    """
+    names = PHASES[spec.curriculum.kind]
+    steps: list[Int64] = []
+    epochs: list[int] = []
+    phases: list[int] = []
+    for epoch in range(spec.epochs):
+        rng = generator(spec.seed, "steps", epoch)
+        left = np.arange(len(micro_steps), dtype=np.int64)
+        if epoch == 0 and spec.curriculum.kind == "two_phase":
+            chosen = _first_phase(spec, micro_steps, rng)
+            drawn = _draw(spec, micro_steps, chosen, rng)
+            steps, epochs, phases = drawn, [0] * len(drawn), [0] * len(drawn)
+            left = np.setdiff1d(left, chosen)
+        drawn = _draw(spec, micro_steps, left, rng)
+        steps += drawn
+        epochs += [epoch] * len(drawn)
+        phases += [len(names) - 1] * len(drawn)
+    return _schedule(micro_steps, steps, epochs, phases, names)
+
+
+def first_phase_steps(spec: PlanSpec, num_micro_steps: int) -> int:
+    """Optimizer steps of the first phase, where the shortest packing group has ``num_micro_steps``.
+
+    Raises:
+        PlanError: more are asked for than the group can fill.
+    """
+    most = num_micro_steps // spec.micro_steps_per_step
+    asked = spec.curriculum.first_phase_steps
+    if asked is None:
+        return int((spec.curriculum.first_phase_fraction or 0.0) * most)
+    if asked > most:
+        raise PlanError(
+            f"curriculum.first_phase_steps is {asked}, but the shortest packing group, {spec.groups[0].name}, has "
+            f"{num_micro_steps} micro-steps: with {spec.micro_steps_per_step} per step it can fill at most {most} steps"
+        )
+    return asked
+
+
+def _first_phase(spec: PlanSpec, micro_steps: MicroSteps, rng: np.random.Generator) -> Int64:
+    """The first phase's micro-steps: evenly over the shortest group's costs (the cheapest where steps are sorted)."""
+    short = np.flatnonzero(micro_steps.group == 0)
+    num_chosen = first_phase_steps(spec, len(short)) * spec.micro_steps_per_step
+    if spec.order == "sorted" or not num_chosen:
+        return short[:num_chosen]
+    evenly = (np.arange(num_chosen) + rng.random()) * len(short) / num_chosen
+    return short[evenly.astype(np.int64)]
+
+
+def _draw(spec: PlanSpec, micro_steps: MicroSteps, chosen: Int64, rng: np.random.Generator) -> list[Int64]:
+    steps = order_of_steps(spec.order, micro_steps.group[chosen], spec.micro_steps_per_step, rng)
+    return [chosen[step] for step in steps]
+
+
+def _schedule(
+    micro_steps: MicroSteps, steps: list[Int64], epochs: list[int], phases: list[int], names: tuple[str, ...]
+) -> Schedule:
+    sizes = np.array([len(step) for step in steps], dtype=np.int64)
+    sequence = np.concatenate(steps)
+    starts = np.cumsum(sizes) - sizes
+    num_packs = np.diff(micro_steps.offsets)[sequence]
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(num_packs)])
+    # Position of every assignment in micro_steps.packs: the start of its micro-step plus its DP rank.
+    dp_rank = np.arange(offsets[-1]) - np.repeat(offsets[:-1], num_packs)
+    assignments = micro_steps.packs[np.repeat(micro_steps.offsets[sequence], num_packs) + dp_rank]
+    return Schedule(
+        epoch=np.repeat(np.array(epochs, dtype=np.int16), sizes),
+        step=np.repeat(np.arange(len(steps), dtype=np.int32), sizes),
+        micro_step=(np.arange(len(sequence)) - np.repeat(starts, sizes)).astype(np.int16),
+        group=micro_steps.group[sequence],
+        phase=np.repeat(np.array(phases, dtype=np.int16), sizes),
+        phase_names=names,
+        assignment_offsets=offsets,
+        assignment_packs=assignments,
+    )

@@ -1,0 +1,38 @@
+"""The report on the terminal. User text goes in as text, never as markup."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from hbp_prep.report import tables
+from hbp_prep.report.inspect import visible
+
+
+def print_report(report: Mapping[str, Any], console: Console) -> None:
+    """Print the verdict and every table of ``report``, the content of metrics.json."""
+    console.print()
+    for sentence in tables.verdict(report):
+        console.print(Text(sentence, style="bold"))
+    shown = [tables.comparison(report), tables.groups(report), tables.sources(report)]
+    if report["rejected"]:
+        shown.append(tables.rejected(report))
+    for table in shown:
+        console.print()
+        console.print(_rich_table(table))
+        if table.note:
+            console.print(Text(table.note, style="dim"))
+    console.print()
+
+
+def _rich_table(table: tables.Table) -> RichTable:
+    rich_table = RichTable(
+        title=Text(table.title, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim"
+    )
+    for index, column in enumerate(table.columns):
+        rich_table.add_column(Text(column), justify="left" if index in table.text_columns else "right", overflow="fold")
+    for row in table.rows:
+        rich_table.add_row(*(Text(visible(cell)) for cell in row))
+    return rich_table

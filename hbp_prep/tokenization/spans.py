@@ -1,0 +1,280 @@
+"""Loss spans: which characters of a rendered conversation the model is trained to write.
+
+A span reaches from behind an assistant turn's header to the end of its stop text. It is taken from the one full render
+(never from renders of prefixes, which templates refuse or treat otherwise), and only when it is proven:
+
+- A template with ``{% generation %}`` marks says itself where its spans are.
+- Otherwise, plain path: every turn reads ``header, prelude, content, stop`` without a gap, all messages appear in
+  order, and there are as many headers as turns. One render, a few string searches.
+- Otherwise, marked path: render again with invisible marks around the contents. That the text is equal once the marks
+  are out proves where each content lies; header and stop must then be found in the template's own text around it.
+- Otherwise the row is rejected: right or rejected, never wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from hbp_prep.corpus.types import Conversation
+from hbp_prep.reasons import Reason, RowRejected
+from hbp_prep.tokenization.marks import free_marks, strings_in, take_out
+from hbp_prep.tokenization.template import ChatTemplate, Span
+from hbp_prep.tokenization.turns import TurnShape, learn_marked_stop, learn_turn_shape
+
+LOSS_ON = ("all", "last")
+_PLAIN_KEYS = frozenset({"role", "content", "weight", "train"})
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A conversation as text, with its loss spans: [start, end) in characters, ascending, disjoint."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Where a message lies in the rendered text; ``start`` is ``None`` if the template dropped a turn's beginning."""
+
+    is_turn: bool
+    start: int | None
+    end: int
+
+    @property
+    def first(self) -> int:
+        return self.end if self.start is None else self.start
+
+
+class Renderer:
+    """Renders conversations with one template and finds their loss spans."""
+
+    def __init__(self, template: ChatTemplate, stop_texts: Sequence[str], *, loss_on: str = "all") -> None:
+        """Learn the template's shape.
+
+        Args:
+            stop_texts: What may end a turn: the eos token first, then the other special tokens.
+            loss_on: ``all`` assistant turns, or the ``last`` one only.
+
+        Raises:
+            ConfigError: spans cannot be derived from this template.
+        """
+        self._template = template
+        self._loss_on = loss_on
+        self._shape: TurnShape | None = None
+        if template.has_generation_marks:
+            self._stop = learn_marked_stop(template, stop_texts)
+        else:
+            self._shape = learn_turn_shape(template, stop_texts)
+            self._stop = self._shape.stop
+
+    def render(self, conversation: Conversation) -> RenderedChat:
+        """The conversation's text and loss spans.
+
+        Raises:
+            RowRejected: BAD_CONTENT, TEMPLATE_ERROR, SPANS_UNPROVEN, or NO_LOSS_TOKENS (no turn to train on).
+        """
+        variables = conversation.template_kwargs
+        if variables.get("tools") and not self._template.reads_tools:
+            raise RowRejected(Reason.TEMPLATE_ERROR, f"{self._template.name}: it would drop the row's tools in silence")
+        turns = [message for message in conversation.messages if message["role"] == "assistant"]
+        if not turns:
+            raise RowRejected(Reason.NO_LOSS_TOKENS, "no assistant message")
+        _check_contents(conversation.messages)
+        if self._shape is None:
+            text, spans = self._template.render_with_generation(conversation.messages, variables)
+            spans = [(start, self._over_stop(text, end)) for start, end in spans]
+        else:
+            text = self._template.render(conversation.messages, variables)
+            spans = _derive(self._template, self._shape, conversation, text)
+        return RenderedChat(text, tuple(self._chosen(turns, spans)))
+
+    def _over_stop(self, text: str, end: int) -> int:
+        return end + len(self._stop) if text.startswith(self._stop, end) else end
+
+    def _chosen(self, turns: Sequence[dict[str, Any]], spans: Sequence[Span]) -> Sequence[Span]:
+        """The spans of the turns that are trained: all or the last, without those that the row itself switches off."""
+        wanted = [message.get("train", True) and message.get("weight", 1) != 0 for message in turns]
+        if self._loss_on == "last":
+            wanted[:-1] = [False] * (len(turns) - 1)
+        if all(wanted):
+            return spans
+        if len(spans) != len(turns):
+            _unproven(
+                f"{len(spans)} generation blocks for {len(turns)} turns; which of them are not trained is unknown"
+            )
+        if not any(wanted):
+            raise RowRejected(Reason.NO_LOSS_TOKENS, "every assistant message is switched off (train or weight)")
+        return [span for span, is_wanted in zip(spans, wanted, strict=True) if is_wanted]
+
+
+def _check_contents(messages: Sequence[dict[str, Any]]) -> None:
+    """Contents are strings; templates would print a null or a list as Python shows it."""
+    for number, message in enumerate(messages):
+        content = message.get("content")
+        if not isinstance(content, str) and not (content is None and message.get("tool_calls")):
+            raise RowRejected(Reason.BAD_CONTENT, f"messages[{number}]: the content is not a string")
+
+
+def _derive(template: ChatTemplate, shape: TurnShape, conversation: Conversation, text: str) -> list[Span]:
+    extras = [message for message in conversation.messages if not message.keys() <= _PLAIN_KEYS]
+    if extras or conversation.template_kwargs:
+        _check_extras(shape, conversation)
+    spans = _plain_path(shape, conversation.messages, text)
+    return _marked_path(template, shape, conversation, text) if spans is None else spans
+
+
+def _check_extras(shape: TurnShape, conversation: Conversation) -> None:
+    """Text outside of contents (tools, calls, reasoning) cannot be told from the template's own: it must be clean."""
+    values = [value for m in conversation.messages for key, value in m.items() if key not in ("role", "content")]
+    for text in strings_in([values, conversation.template_kwargs]):
+        for part in (shape.header, shape.stop):
+            if part.strip() in text:
+                _unproven(f"text outside of the contents (tools, tool calls, reasoning) has {part.strip()!r}")
+
+
+def _plain_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str) -> list[Span] | None:
+    """The spans if all is as simple as can be, else ``None``."""
+    spans: list[Span] = []
+    cursor = 0
+    for message in messages:
+        content = message["content"]
+        if content is None or message.get("tool_calls"):
+            return None
+        core = content.strip()
+        if message["role"] != "assistant":
+            position = text.find(core, cursor)
+            if position < 0:
+                return None
+            cursor = position + len(core)
+            continue
+        header = text.find(shape.header, cursor)
+        if header < 0:
+            return None
+        start = header + len(shape.header)
+        end = _end_of_turn(shape, text, start, (content, core))
+        if end is None:
+            return None
+        spans.append((start, end))
+        cursor = end
+    return spans if text.count(shape.header) == len(spans) else None
+
+
+def _end_of_turn(shape: TurnShape, text: str, start: int, contents: Sequence[str]) -> int | None:
+    """Where the stop ends if prelude, content (as it is or stripped) and stop follow each other from ``start``."""
+    for prelude in shape.preludes:
+        if text.startswith(prelude, start):
+            for content in contents:
+                end = start + len(prelude) + len(content)
+                if text.startswith(content, start + len(prelude)) and text.startswith(shape.stop, end):
+                    return end + len(shape.stop)
+    return None
+
+
+def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Conversation, text: str) -> list[Span]:
+    marks = free_marks([conversation.messages, conversation.template_kwargs], 4)
+    marked_messages = [_marked(message, marks) for message in conversation.messages]
+    try:
+        marked = template.render(marked_messages, conversation.template_kwargs)
+    except RowRejected as error:
+        _unproven(f"the template fails once contents are marked: {error.detail}")
+    plain, found = take_out(marked, marks)
+    if plain != text:
+        _unproven("the template prints a content otherwise once it is marked")
+    regions = _regions(found, marks)
+    turns = [message for message in conversation.messages if message["role"] == "assistant"]
+    others = [m for m in conversation.messages if m["role"] != "assistant" and (m["content"] or "").strip()]
+    num_turns = sum(region.is_turn for region in regions)
+    if num_turns != len(turns) or len(regions) - num_turns < len(others):
+        _unproven("a message, or a tool call, does not show in the rendered text exactly once")
+    return _locate(shape, text, regions, turns)
+
+
+def _marked(message: dict[str, Any], marks: Sequence[str]) -> dict[str, Any]:
+    """The message with marks around its content's core; white space stays outside, so that trimming acts alike.
+
+    A turn with tool calls has its end mark behind the last call's name; a turn without content, its start mark before
+    the first call's.
+    """
+    turn_start, turn_end, other_start, other_end = marks
+    content = message["content"] or ""
+    core = content.strip()
+    lead = content[: len(content) - len(content.lstrip())]
+    trail = content[len(lead) + len(core) :]
+    if message["role"] != "assistant":
+        return message if not core else {**message, "content": f"{lead}{other_start}{core}{other_end}{trail}"}
+    calls = message.get("tool_calls")
+    if not calls:
+        return {**message, "content": f"{lead}{turn_start}{core}{turn_end}{trail}"}
+    calls = list(calls)
+    calls[-1] = _with_name(calls[-1], "", turn_end)
+    if core:
+        return {**message, "content": f"{lead}{turn_start}{core}{trail}", "tool_calls": calls}
+    calls[0] = _with_name(calls[0], turn_start, "")
+    return {**message, "tool_calls": calls}
+
+
+def _with_name(call: Any, before: str, behind: str) -> dict[str, Any]:
+    """The tool call, in either form, with marks around its function's name."""
+    if isinstance(call, dict) and call.get("function"):
+        return {**call, "function": _with_name(call["function"], before, behind)}
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        raise RowRejected(Reason.BAD_CONTENT, "a tool call does not name a function")
+    return {**call, "name": f"{before}{call['name']}{behind}"}
+
+
+def _regions(found: Sequence[tuple[str, int]], marks: Sequence[str]) -> list[_Region]:
+    """Pairs of marks as regions, in the text's order. A turn's start mark may be missing (a stripped think block)."""
+    turn_start, turn_end, other_start, other_end = marks
+    regions: list[_Region] = []
+    opened: tuple[str, int] | None = None
+    for mark, position in found:
+        if mark in (turn_start, other_start) and opened is None:
+            opened = (mark, position)
+        elif mark == other_end and opened is not None and opened[0] == other_start:
+            regions.append(_Region(False, opened[1], position))
+            opened = None
+        elif mark == turn_end and (opened is None or opened[0] == turn_start):
+            regions.append(_Region(True, None if opened is None else opened[1], position))
+            opened = None
+        else:
+            _unproven("messages overlap in the rendered text")
+    if opened is not None:
+        _unproven("the end of a message does not show in the rendered text")
+    return regions
+
+
+def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequence[dict[str, Any]]) -> list[Span]:
+    """Header and stop of every turn, from the template's own text around its region."""
+    spans: list[Span] = []
+    remaining = iter(turns)
+    limits = [following.first for _, following in pairwise(regions)] + [len(text)]
+    boundary = 0
+    for region, limit in zip(regions, limits, strict=True):
+        if region.first < boundary:
+            _unproven("another message lies inside an assistant turn")
+        if not region.is_turn:
+            boundary = region.end
+            continue
+        turn = next(remaining)
+        if region.start is None and (shape.header in turn["content"] or shape.stop in turn["content"]):
+            _unproven(f"assistant turn {len(spans)} is printed in part, and has a header or a stop token in its text")
+        # Up to here the text must be free of a second header or a stop; a marked content may hold either.
+        clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
+        header = text.find(shape.header, boundary, clean_end)
+        start = header + len(shape.header)
+        if header < 0 or start > region.first:
+            _unproven(f"assistant turn {len(spans)} does not begin with the header {shape.header.strip()!r}")
+        if text.find(shape.header, header + 1, clean_end) >= 0 or text.find(shape.stop, start, clean_end) >= 0:
+            _unproven(f"assistant turn {len(spans)} has a second header or a stop token in it")
+        stop = text.find(shape.stop, region.end, limit)
+        if stop < 0:
+            _unproven(f"assistant turn {len(spans)} does not end with {shape.stop!r}")
+        boundary = stop + len(shape.stop)
+        spans.append((start, boundary))
+    return spans
+
+
+def _unproven(why: str) -> NoReturn:
+    raise RowRejected(Reason.SPANS_UNPROVEN, why)

@@ -1,0 +1,185 @@
+"""The chat tokenizer: conversations to token ids and loss masks, by rendering, loss spans and one encoding each."""
+
+import codecs
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from hbp_prep.corpus.types import Conversation
+from hbp_prep.errors import ConfigError
+from hbp_prep.fingerprint import fingerprint
+from hbp_prep.reasons import Reason, RowRejected
+from hbp_prep.suggest import did_you_mean
+from hbp_prep.tokenization.encoding import EncodedSample, encode_chats
+from hbp_prep.tokenization.folder import TokenizerFolder, find_template, read_tokenizer_folder
+from hbp_prep.tokenization.marks import strings_in
+from hbp_prep.tokenization.spans import LOSS_ON, RenderedChat, Renderer
+from hbp_prep.tokenization.template import ChatTemplate
+
+SPECIAL_TOKENS_IN_CONTENT = ("allow", "reject")
+
+# Raised when the same inputs would give other tokens or masks than before.
+_METHOD_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizationSpec:
+    """How conversations become tokens.
+
+    Attributes:
+        tokenizer: Path of a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
+        chat_template: ``None`` for the folder's own, a built-in's name (``tulu3``, ``chatml``), or a ``.jinja`` file.
+        loss_on: ``all`` assistant turns are trained, or the ``last`` one only.
+        special_tokens_in_content: Text such as ``<|eot_id|>`` inside a message becomes the special token (``allow``, as
+            with Hugging Face), or its row is rejected (``reject``).
+    """
+
+    tokenizer: str
+    chat_template: str | None = None
+    loss_on: str = "all"
+    special_tokens_in_content: str = "allow"
+
+    def __post_init__(self) -> None:
+        for key, value, known in (
+            ("loss_on", self.loss_on, LOSS_ON),
+            ("special_tokens_in_content", self.special_tokens_in_content, SPECIAL_TOKENS_IN_CONTENT),
+        ):
+            if value not in known:
+                raise ConfigError(f"{key}: {value!r} is not known{did_you_mean(value, known)}")
+
+
+class ChatTokenizer:
+    """A tokenizer with its chat template.
+
+    Attributes:
+        spec: What it was loaded from.
+        fingerprint: Changes with everything that its output depends on; contents, not names.
+        info: The manifest's ``tokenizer`` entry.
+    """
+
+    def __init__(self, spec: TokenizationSpec, folder: TokenizerFolder, template: ChatTemplate) -> None:
+        added = folder.tokenizer.get_added_tokens_decoder()
+        specials = {token.content for token in added.values() if token.special} | set(folder.special_tokens.values())
+        eos = folder.special_tokens["eos_token"]
+        self.spec = spec
+        self._folder = folder
+        self._tokenizer = folder.tokenizer
+        self._added = {index: token.content for index, token in added.items()}
+        stop_texts = [eos, *sorted(specials - {eos}, key=lambda text: (-len(text), text))]
+        self._renderer = Renderer(template, stop_texts, loss_on=spec.loss_on)
+        self._forbidden = None
+        if spec.special_tokens_in_content == "reject":
+            self._forbidden = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))))
+        tokenizer_fingerprint = fingerprint([folder.sha256, folder.special_tokens, tokenizers.__version__])
+        template_fingerprint = fingerprint(template.source)
+        self.fingerprint = fingerprint(
+            [
+                _METHOD_VERSION,
+                tokenizer_fingerprint,
+                template_fingerprint,
+                spec.loss_on,
+                spec.special_tokens_in_content,
+            ]
+        )
+        self.info: dict[str, Any] = {
+            "name": folder.path.name,
+            "vocab_size": 1 + max(folder.tokenizer.get_vocab(with_added_tokens=True).values()),
+            "bos_id": self._special_id("bos_token"),
+            "eos_id": self._special_id("eos_token"),
+            "pad_id": self._special_id("pad_token"),
+            "tokenizer_fingerprint": tokenizer_fingerprint,
+            "template": template.name,
+            "template_fingerprint": template_fingerprint,
+        }
+
+    @classmethod
+    def load(cls, spec: TokenizationSpec) -> "ChatTokenizer":
+        """Read the folder and the template, and learn the template's shape.
+
+        Raises:
+            DataError: the tokenizer's folder is missing or damaged, or its eos token is.
+            ConfigError: there is no such template, it has a syntax error, or loss spans cannot be derived from it.
+        """
+        folder = read_tokenizer_folder(Path(spec.tokenizer))
+        source, name = find_template(folder, spec.chat_template)
+        return cls(spec, folder, ChatTemplate(source, name, folder.special_tokens))
+
+    def encode_batch(self, conversations: Sequence[Conversation]) -> list[EncodedSample | RowRejected]:
+        """Tokens and loss masks in the order of ``conversations``; in place of a row that cannot be used, why."""
+        results: list[EncodedSample | RowRejected] = []
+        chats: list[RenderedChat] = []
+        places: list[int] = []
+        for conversation in conversations:
+            try:
+                chat = self.render(conversation)
+            except RowRejected as rejected:
+                results.append(rejected)
+                continue
+            places.append(len(results))
+            chats.append(chat)
+            results.append(RowRejected(Reason.NO_LOSS_TOKENS, "none of the tokens is a target"))
+        for place, sample in zip(places, encode_chats(self._tokenizer, chats), strict=True):
+            if sample.loss_mask.any():
+                results[place] = sample
+        return results
+
+    def render(self, conversation: Conversation) -> RenderedChat:
+        """The conversation as the text that is encoded, with its loss spans.
+
+        Raises:
+            RowRejected: why the row cannot be used.
+        """
+        if self._forbidden is not None:
+            _check_clean(conversation, self._forbidden)
+        chat = self._renderer.render(conversation)
+        try:
+            chat.text.encode()
+        except UnicodeEncodeError as error:
+            code = f"U+{ord(chat.text[error.start]):04X}"
+            raise RowRejected(Reason.LONE_SURROGATE, f"the text has the lone surrogate {code}") from None
+        return chat
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Every token as text, for people to read; joined, they are the whole text.
+
+        A character whose bytes are split over tokens stands with the last of them.
+        """
+        if not self._folder.is_byte_level:
+            return [self._tokenizer.decode([index], skip_special_tokens=False) for index in ids]
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        texts = [decoder.decode(self._token_bytes(index)) for index in ids]
+        if texts:
+            texts[-1] += decoder.decode(b"", final=True)
+        return texts
+
+    def _token_bytes(self, index: int) -> bytes:
+        if index in self._added:
+            return self._added[index].encode()
+        token = self._tokenizer.id_to_token(index)
+        return b"" if token is None else bytes(_BYTE_OF_SYMBOL[symbol] for symbol in token)
+
+    def _special_id(self, name: str) -> int | None:
+        text = self._folder.special_tokens.get(name)
+        return None if text is None else self._tokenizer.token_to_id(text)
+
+
+def _check_clean(conversation: Conversation, forbidden: re.Pattern[str]) -> None:
+    named = [(f"messages[{number}]", message) for number, message in enumerate(conversation.messages)]
+    for where, value in [*named, ("the template's variables", conversation.template_kwargs)]:
+        for text in strings_in(value):
+            if found := forbidden.search(text):
+                raise RowRejected(Reason.BAD_CONTENT, f"{where}: the text has the special token {found.group()!r}")
+
+
+def _byte_of_symbol() -> dict[str, int]:
+    """GPT-2's byte-level alphabet: printable Latin-1 bytes stand for themselves, the others for U+0100 onwards."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + rank): byte for rank, byte in enumerate(others)}
+
+
+_BYTE_OF_SYMBOL = _byte_of_symbol()
