@@ -12,7 +12,7 @@ Example:
 """
 
 
-@click.command("clean", epilog=_EPILOG)
+@click.command("clean", short_help="Remove the working files of a finished run.", epilog=_EPILOG)
 @click.argument("out", type=click.Path(path_type=Path))
 def clean_command(*, out: Path) -> None:
     """Remove OUT/.work (token store and ledger) of a finished run; readers never need it."""

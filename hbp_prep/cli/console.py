@@ -1,8 +1,9 @@
 """What all commands share: errors as sentences, progress bars, ``--quiet`` and ``--json``."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, TypeVar
 
 import click
@@ -20,9 +21,10 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from hbp_prep.errors import HbpError
+from hbp_prep.errors import ConfigError, HbpError
 from hbp_prep.progress import NoProgress
 from hbp_prep.progress import Progress as ProgressListener
+from hbp_prep.suggest import did_you_mean
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,7 +32,35 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 class ErrorsAsSentences(click.Group):
-    """A group whose commands end with one clear sentence and an exit code when something the user can mend is wrong."""
+    """A group whose commands end with one clear sentence and an exit code when something the user can mend is wrong.
+
+    Commands are imported when they are called: they need half a second of libraries, which ``--version`` and the worker
+    processes (they import the program's main module) can do without.
+
+    Args:
+        commands_by_place: {command's name: ``module:attribute``}, in the order of ``--help``.
+    """
+
+    def __init__(self, *args: Any, commands_by_place: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._places = commands_by_place
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._places)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._places:
+            return None
+        module, attribute = self._places[cmd_name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self._places and not args[0].startswith("-"):
+            raise ConfigError(f"no command {args[0]!r}{did_you_mean(args[0], self._places)}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

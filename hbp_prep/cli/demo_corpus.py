@@ -13,7 +13,7 @@ Example:
 """
 
 
-@click.command("demo-corpus", epilog=_EPILOG)
+@click.command("demo-corpus", short_help="Make a small corpus to play with.", epilog=_EPILOG)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--quiet", "-q", is_flag=True, help="No progress bars and no summary.")
 def demo_corpus_command(*, folder: Path, quiet: bool) -> None:

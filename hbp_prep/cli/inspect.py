@@ -17,7 +17,7 @@ Examples:
 """
 
 
-@click.command("inspect", epilog=_EPILOG)
+@click.command("inspect", short_help="Show a pack, a sample or a step, decoded.", epilog=_EPILOG)
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--pack", type=click.IntRange(min=0), help="Pack id.")
 @click.option("--sample", type=click.IntRange(min=0), help="Sample id.")

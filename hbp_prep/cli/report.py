@@ -17,7 +17,7 @@ Examples:
 """
 
 
-@click.command("report", epilog=_EPILOG)
+@click.command("report", short_help="Rebuild and print the packing-quality report.", epilog=_EPILOG)
 @click.argument("out", type=click.Path(path_type=Path))
 @output_options
 def report_command(*, out: Path, quiet: bool, as_json: bool) -> None:

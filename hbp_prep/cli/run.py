@@ -23,7 +23,7 @@ Examples:
 """
 
 
-@click.command("run", epilog=_EPILOG)
+@click.command("run", short_help="Prepare corpora: shards, schedule, manifest, report.", epilog=_EPILOG)
 @click.argument("recipe", type=click.Path(path_type=Path))
 @click.option("--output", "-o", required=True, type=click.Path(path_type=Path), help="Folder to write.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe (dotted).")
@@ -51,8 +51,8 @@ def run_command(
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other; choose one")
     mode = Mode.RESUME if resume else Mode.OVERWRITE if overwrite else Mode.NEW
-    with progress_bars(quiet=quiet) as progress:
-        runner = Runner(load_recipe(recipe, overrides), output, engine=LocalEngine(workers), progress=progress)
+    with progress_bars(quiet=quiet) as progress, LocalEngine(workers) as engine:
+        runner = Runner(load_recipe(recipe, overrides), output, engine=engine, progress=progress)
         summary = runner.run(mode)
     if as_json:
         click.echo(json.dumps(summary.to_dict() | {"report": read_report(output)}))

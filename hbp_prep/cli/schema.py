@@ -12,7 +12,7 @@ Example (then put `# yaml-language-server: $schema=recipe.schema.json` on the fi
 """
 
 
-@click.command("schema", epilog=_EPILOG)
+@click.command("schema", short_help="Print the JSON schema of recipes.", epilog=_EPILOG)
 def schema_command() -> None:
     """Print the JSON schema of recipes, for editors."""
     click.echo(json.dumps(recipe_schema(), indent=2))

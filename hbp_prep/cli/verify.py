@@ -16,15 +16,15 @@ Examples:
 """
 
 
-@click.command("verify", epilog=_EPILOG)
+@click.command("verify", short_help="Prove that a prepared folder is whole and right.", epilog=_EPILOG)
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--quick", is_flag=True, help="Checksums and sizes only.")
 @click.option("--workers", "--num-proc", type=click.IntRange(min=1), help="Worker processes (default: all cores).")
 @output_options
 def verify_command(*, out: Path, quick: bool, workers: int | None, quiet: bool, as_json: bool) -> None:
     """Prove from the bytes that OUT keeps the contract: nothing lost, doubled, over-long or damaged."""
-    with progress_bars(quiet=quiet) as progress:
-        report = verify(out, quick=quick, map_tasks=LocalEngine(workers).map, progress=progress)
+    with progress_bars(quiet=quiet) as progress, LocalEngine(workers) as engine:
+        report = verify(out, quick=quick, map_tasks=engine.map, progress=progress)
     if as_json:
         click.echo(json.dumps(report.to_dict()))
     elif not quiet:

@@ -1,4 +1,4 @@
-"""Which row format a source has, from its first rows: one decision per source, said aloud."""
+"""Which row format each file of a source has, from its first rows: decided once, said aloud."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ from hbp_prep.reasons import RowRejected
 from hbp_prep.suggest import did_you_mean
 
 _SAMPLED_ROWS = 100
+_LEAST_SAMPLED_ROWS_OF_FILE = 8
 _SHOWN_COLUMNS = 20
 
 
@@ -39,15 +40,24 @@ def check_format_settings(source: SourceSpec) -> None:
             )
 
 
-def detect_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]]) -> tuple[str, str]:
-    """The row format that most of the source's first rows have, and a remark for the user ("detected").
+def detect_formats(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]]) -> tuple[list[str], str]:
+    """The row format that most of each file's first rows have, and what to tell the user.
 
-    About 100 rows are looked at, spread over the first units of up to 100 of the source's files.
+    About 100 rows are looked at, at least 8 of each file. A file none of whose first rows fit any format gets the one
+    that most rows of its source have, so that its rows are rejected one by one.
+
+    Args:
+        first_units: Each file that has rows, with its first unit.
+
+    Returns:
+        One format per file, and a remark such as ``format messages (detected)``.
 
     Raises:
-        DataError: no format fits any of them, or they are preference pairs.
+        DataError: no format fits any row, or they are preference pairs.
     """
-    rows = list(_first_rows(source, first_units))
+    num_sampled = max(_LEAST_SAMPLED_ROWS_OF_FILE, _SAMPLED_ROWS // len(first_units))
+    rows_of_file = [list(_first_rows(source, file, unit, num_sampled)) for file, unit in first_units]
+    rows = [row for file_rows in rows_of_file for row in file_rows]
     values = [row for row in rows if not isinstance(row, RowRejected)]
     if not values:
         raise DataError(
@@ -58,25 +68,39 @@ def detect_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Un
             f"source {source.name!r}: its rows are preference data (columns chosen and rejected, or a label), and hold "
             "answers that must not be learnt; to train on them all the same, name the format instead of auto"
         )
-    votes = Counter(name for row in values if (name := _format_of(row)) is not None)
-    if not votes:
+    overall = _votes(rows)
+    if not overall:
         raise DataError(_no_format(source, first_units, values))
-    most = max(votes.values())
-    winner = next(name for name in ROW_FORMATS if votes[name] == most)
-    return winner, "detected" if most == len(rows) else f"detected: {most} of the first {len(rows)} rows have it"
+    formats = [_most(_votes(file_rows) or overall) for file_rows in rows_of_file]
+    num_fitting = sum(_votes(file_rows)[name] for file_rows, name in zip(rows_of_file, formats, strict=True))
+    doubt = "" if num_fitting == len(rows) else f": {num_fitting} of the first {len(rows)} rows fit"
+    return formats, f"{_told(formats)} (detected{doubt})"
+
+
+def _votes(rows: Sequence[Any]) -> Counter[str]:
+    return Counter(name for row in rows if not isinstance(row, RowRejected) and (name := _format_of(row)) is not None)
+
+
+def _most(votes: Counter[str]) -> str:
+    return next(name for name in ROW_FORMATS if votes[name] == max(votes.values()))
+
+
+def _told(formats: Sequence[str]) -> str:
+    counts = Counter(formats)
+    if len(counts) == 1:
+        return f"format {formats[0]}"
+    return "formats " + ", ".join(f"{name} in {count} file{'s' * (count > 1)}" for name, count in counts.most_common())
 
 
 def _format_of(row: Any) -> str | None:
     return next((name for name, one in ROW_FORMATS.items() if one.detect(row)), None)
 
 
-def _first_rows(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]]) -> Iterator[Any]:
-    chosen = first_units[:_SAMPLED_ROWS]
+def _first_rows(source: SourceSpec, file: CorpusFile, unit: Unit, num_rows: int) -> Iterator[Any]:
     names = {column for one in ROW_FORMATS.values() for column in one.columns} | {*PREFERENCE_COLUMNS}
     columns = {source.columns.get(name, name) for name in names}
-    for file, unit in chosen:
-        for _, _, row in islice(read_values(file, unit, columns), _SAMPLED_ROWS // len(chosen)):
-            yield row if isinstance(row, RowRejected) else rename_columns(row, source.columns)
+    for _, _, row in islice(read_values(file, unit, columns), num_rows):
+        yield row if isinstance(row, RowRejected) else rename_columns(row, source.columns)
 
 
 def _no_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]], values: list[Any]) -> str:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hbp_prep.corpus import parquet
-from hbp_prep.corpus.detect import check_format_settings, detect_format
+from hbp_prep.corpus.detect import check_format_settings, detect_formats
 from hbp_prep.corpus.paths import file_format_of_suffix, source_files
 from hbp_prep.corpus.rowstream import RowStream, read_chunks
 from hbp_prep.corpus.types import Corpus, CorpusFile, SourceSpec, Unit
@@ -95,7 +95,7 @@ def scan_corpus(
     previous: Sequence[FileScan] = (),
     unit_bytes: int = UNIT_BYTES,
 ) -> tuple[Corpus, list[FileScan]]:
-    """Scan every file of every source and decide each source's row format.
+    """Scan every file of every source and decide each file's row format.
 
     Args:
         sources: In order; units and files follow it.
@@ -121,12 +121,12 @@ def scan_corpus(
     units: list[Unit] = []
     for index, (source, source_paths) in enumerate(zip(sources, paths_by_source, strict=True)):
         source_scans = [scans[path] for path in source_paths]
-        row_format, remark = _format_of_source(source, source_scans)
+        row_formats, remark = _formats_of_files(source, source_scans)
         num_rows = sum(scan.num_rows for scan in source_scans)
         num_files = f"{len(source_scans)} file" + ("s" if len(source_scans) > 1 else "")
-        progress.say(f"source {source.name!r}: {num_rows:,} rows in {num_files}, format {row_format}{remark}")
+        progress.say(f"source {source.name!r}: {num_rows:,} rows in {num_files}, {remark}")
         ordinal = 0
-        for scan in source_scans:
+        for scan, row_format in zip(source_scans, row_formats, strict=True):
             units += _units_of_file(scan, index=len(units), file=len(files), ordinal=ordinal)
             files.append(_corpus_file(scan, index, row_format))
             ordinal += scan.num_rows
@@ -246,20 +246,21 @@ def _signature(status: os.stat_result) -> FileSignature:
     )
 
 
-def _format_of_source(source: SourceSpec, scans: Sequence[FileScan]) -> tuple[str, str]:
-    """The source's row format, and what to tell the user of how it was found."""
-    if not any(scan.num_rows for scan in scans):
+def _formats_of_files(source: SourceSpec, scans: Sequence[FileScan]) -> tuple[list[str], str]:
+    """Each file's row format, and what to tell the user of how it was found."""
+    with_rows = [scan for scan in scans if scan.units]
+    if not with_rows:
         names = ", ".join(scan.path for scan in scans[:_SHOWN_FILES])
         raise DataError(f"source {source.name!r} has no rows: every file is empty ({names})")
     if source.format != "auto":
-        return source.format, ""
+        return [source.format] * len(scans), f"format {source.format}"
     first_units = [
         (_corpus_file(scan, 0, source.format), _units_of_file(scan, index=0, file=0, ordinal=0)[0])
-        for scan in scans
-        if scan.units
+        for scan in with_rows
     ]
-    row_format, remark = detect_format(source, first_units)
-    return row_format, f" ({remark})"
+    formats, remark = detect_formats(source, first_units)
+    found = {scan.path: row_format for scan, row_format in zip(with_rows, formats, strict=True)}
+    return [found.get(scan.path, formats[0]) for scan in scans], remark
 
 
 def _corpus_file(scan: FileScan, source: int, row_format: str) -> CorpusFile:

@@ -12,7 +12,7 @@ class SourceSpec:
     Attributes:
         name: Unique; appears in every report.
         paths: Files or globs, absolute, variables already expanded. Each must match at least one file.
-        format: Row format's name, or ``"auto"``: detected from the first rows, one decision per source.
+        format: Row format's name, or ``"auto"``: detected for each file from its first rows.
         columns: Renames columns of the row before its format is read: {name the format expects: name in the file}.
         weight: Times that every row is used: 0.5 takes a random half, 2 uses each row twice, 1.5 once or twice.
         limit: At most this many samples (after the weight), chosen at random with the seed; ``None``: no limit.
@@ -34,7 +34,7 @@ class CorpusFile:
         source: Index of its source.
         path: As users named it (absolute).
         file_format: ``jsonl``, ``json`` (one array) or ``parquet``.
-        row_format: The source's row format (never ``auto``).
+        row_format: How its rows are read (never ``auto``).
         sha256: Of its bytes.
         num_rows: Rows in it, blank lines not counted.
     """

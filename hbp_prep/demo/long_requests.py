@@ -16,9 +16,9 @@ from hbp_prep.demo.library import Module
 
 NUM_REQUESTS = 80
 MIN_TOKENS = 8 * 1024
-MAX_TOKENS = 66 * 1024
+MAX_TOKENS = 64 * 1024
 
-_SLACK_TOKENS = -256  # roles, the question, and merges that differ where texts meet
+_SLACK_TOKENS = 256  # roles, the question, and merges that differ where texts meet
 _MIN_MODULE_TOKENS = 150
 
 

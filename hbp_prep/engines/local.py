@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from hbp_prep.errors import DataError
 
@@ -31,25 +31,32 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Worker processes on this machine."""
+    """Worker processes on this machine, started when first needed and kept for the next tasks.
+
+    A context manager: on leaving it, the workers end.
+    """
 
     def __init__(self, num_workers: int | None = None) -> None:
         self.num_workers = num_workers or available_cores()
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
         tasks = list(tasks)
-        num_workers = min(self.num_workers, len(tasks))
-        if num_workers <= 1:
+        if min(self.num_workers, len(tasks)) <= 1:
             yield from map(function, tasks)
             return
-        pool = ProcessPoolExecutor(
-            num_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
-        )
+        pool = self._start()
+        pending: deque[Future[Result]] = deque()
         try:
-            pending: deque[Future[Result]] = deque()
             for task in tasks:
                 pending.append(pool.submit(function, task))
-                if len(pending) >= num_workers * _TASKS_IN_FLIGHT_PER_WORKER:
+                if len(pending) >= self.num_workers * _TASKS_IN_FLIGHT_PER_WORKER:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -59,7 +66,20 @@ class LocalEngine:
                 "run again with --resume and fewer --workers"
             ) from error
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if pending:  # an error, or nobody wants the rest
+                self._end()
+
+    def _start(self) -> ProcessPoolExecutor:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                self.num_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+            )
+        return self._pool
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
 
 
 def available_cores() -> int:

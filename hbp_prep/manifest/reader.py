@@ -118,7 +118,7 @@ class ManifestReader:
         index = indices[micro_step]
         group = int(self._schedule.group[index])
         pack_id, shard, row = self._schedule.assignment(index, dp_rank)
-        if pack_id < 0:
+        if pack_id == -1 and self.manifest.schedule.replanned:
             return _empty_pack(self.manifest.groups[group].name)
         return self._read(group, shard, row, pack_id)
 
@@ -160,6 +160,11 @@ class ManifestReader:
 
     def _map_shard(self, group: int, shard: int) -> MappedShard:
         entry = self.manifest.groups[group]
+        if not 0 <= shard < len(entry.shards):
+            raise ManifestError(
+                f"{self.folder}: the schedule names shard {shard} of packing group {entry.name}, "
+                f"which has {len(entry.shards)}; it was damaged, run hbp-prep again"
+            )
         path = inside(self.folder, entry.shards[shard].path)
         return MappedShard(path, entry.shards[shard], group=entry.name, fingerprint=self.manifest.fingerprint)
 

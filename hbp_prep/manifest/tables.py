@@ -132,8 +132,11 @@ def open_arrow(
         raise ManifestError(f"{path} is missing; copy the whole folder, or run hbp-prep again") from error
     except (pa.ArrowException, OSError) as error:
         raise damaged(path, error) from error
-    check_columns(path, reader.schema, expected)
-    check_metadata(path, reader.schema, fingerprint=fingerprint, group=group)
+    try:
+        check_columns(path, reader.schema, expected)
+        check_metadata(path, reader.schema, fingerprint=fingerprint, group=group)
+    except UnicodeDecodeError as error:
+        raise damaged(path, error) from error
     return reader
 
 

@@ -62,7 +62,7 @@ def tokenize(context: Context) -> None:
         rejected_path=folder.rejected,
         progress=context.progress,
     )
-    check_rejected_fraction(folder.rejected, table, recipe.max_rejected_fraction)
+    check_rejected_fraction(folder.rejected, table, context.corpus, recipe.max_rejected_fraction)
     table.save(folder.table)
 
 

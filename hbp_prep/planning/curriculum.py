@@ -1,8 +1,8 @@
 """The curriculum: which packing groups come when, over all epochs.
 
-``none``: every step draws from all packing groups in proportion. ``two_phase``: the run opens with steps of the shortest
-packing group only (phase ``short``), then all that is left comes in proportion (phase ``all``). Later epochs have the
-same packs and micro-steps in newly drawn steps, all in phase ``all``.
+``none``: every step draws from all packing groups in proportion. ``two_phase``: the run opens with steps of the
+shortest packing group only (phase ``short``), then all that is left comes in proportion (phase ``all``). Later epochs
+have the same packs and micro-steps in newly drawn steps, all in phase ``all``.
 """
 
 import numpy as np

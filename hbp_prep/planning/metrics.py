@@ -9,13 +9,13 @@ For one micro-step with N DP ranks and a quantity x_d per rank, its imbalance is
   time, that ranks spend waiting.
 - ``pr``: unfilled room of packs / room. ``pr_executed``: padding / positions where a pack is padded to the least
   multiple of both its SP degree and ``ALIGNMENT_TOKENS``, but not beyond its packing length.
-- ``cr``: tokens in packs with an SP degree above 1 / all tokens. ``cr_floor``: tokens of samples longer than the longest
-  packing length with SP degree 1 / all tokens; no plan with these packing groups can have a lower ``cr``.
+- ``cr``: tokens in packs with an SP degree above 1 / all tokens. ``cr_floor``: tokens of samples longer than the
+  longest packing length with SP degree 1 / all tokens; no plan with these packing groups can have a lower ``cr``.
 - ``ave_tokens``: tokens that one DP rank handles in one optimizer step: tokens of a micro-step / DP size of its packing
   group, summed over the step's micro-steps; the mean over steps.
-- ``batch_bias``: total-variation distance between a step's token share by source and the corpus's (``mean``, ``p95`` over
-  steps; ``random_mean``: of the same numbers of packs drawn at random), and ``samples_per_step_cv``, the coefficient of
-  variation of the number of samples in a step.
+- ``batch_bias``: total-variation distance between a step's token share by source and the corpus's (``mean``, ``p95``
+  over steps; ``random_mean``: of the same numbers of packs drawn at random), and ``samples_per_step_cv``, the
+  coefficient of variation of the number of samples in a step.
 - ``predicted_seconds`` of a micro-step: of its slowest rank.
 
 Cost: a few passes over samples and packs; memory steps x sources.
@@ -29,7 +29,7 @@ import numpy as np
 from hbp_prep.cost.model import CostModel
 from hbp_prep.planning.bounds import plan_bounds
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.types import Float64, Int64, MicroStepMetrics, Packs, PlanSpec, Samples, Schedule
+from hbp_prep.planning.types import Float64, Int32, Int64, MicroStepMetrics, Packs, PlanSpec, Samples, Schedule
 
 ALIGNMENT_TOKENS = 128
 """Attention kernels work in tiles of 128 positions."""
@@ -124,7 +124,7 @@ def cr_floor(spec: PlanSpec, samples: Samples) -> float:
     return float(lengths[lengths > longest].sum()) / float(lengths.sum())
 
 
-def _imbalance(values: Int64 | Float64, offsets: Int64) -> Float64:
+def _imbalance(values: Int32 | Int64 | Float64, offsets: Int64) -> Float64:
     """1 - mean / max within each micro-step; 0 where the maximum is 0."""
     largest = np.maximum.reduceat(values, offsets[:-1]).astype(np.float64)
     mean = np.add.reduceat(values.astype(np.float64), offsets[:-1]) / np.diff(offsets)

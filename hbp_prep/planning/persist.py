@@ -1,21 +1,22 @@
-"""A plan on disk: one Arrow file per array length, and ``plan.json``, written last, with settings and metrics.
+"""A plan on disk: two Arrow IPC files and ``plan.json``, which is written last. Arrays are memory-mapped on load.
 
-Arrays come back as views of memory-mapped files, so that every worker that writes shards shares one copy.
+- ``packs.arrow``: one row per pack: group, sample ids, token counts, attention cost.
+- ``micro_steps.arrow``: one row per micro-step in training order: where it stands, its packs by DP rank, its figures.
+- ``plan.json``: settings, phase names, metrics, and the SHA-256 of the other two.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from hbp_prep import files
-from hbp_prep.errors import DataError
+from hbp_prep.errors import ManifestError
+from hbp_prep.files import atomic_write, sha256_file, write_json
 from hbp_prep.planning.types import (
     Curriculum,
+    Int64,
     MicroStepMetrics,
     PackingGroup,
     Packs,
@@ -24,76 +25,112 @@ from hbp_prep.planning.types import (
     Schedule,
 )
 
-PLAN_VERSION = 1
-_PLAN_NAME = "plan.json"
+FORMAT = "hbp-plan"
+FORMAT_VERSION = 1
+PACKS_FILE = "packs.arrow"
+MICRO_STEPS_FILE = "micro_steps.arrow"
+PLAN_FILE = "plan.json"
 
 _PACK_COLUMNS = ("group", "num_tokens", "num_loss_tokens", "attention_cost")
 _SCHEDULE_COLUMNS = ("epoch", "step", "micro_step", "group", "phase")
-_METRIC_COLUMNS = tuple(field.name for field in fields(MicroStepMetrics))
-
-Arrays = Mapping[str, np.ndarray[Any, np.dtype[Any]]]
+_METRIC_COLUMNS = ("num_tokens", "num_loss_tokens", "abr", "dbr", "tbr", "predicted_seconds")
 
 
 def save_plan(plan: Plan, folder: Path) -> None:
-    """Write ``plan`` into ``folder``; it is whole once ``plan.json`` stands there.
+    """Write the plan into ``folder``; until ``plan.json`` is there the folder holds no plan.
 
     Raises:
         DataError: the folder cannot be written.
     """
-    (folder / _PLAN_NAME).unlink(missing_ok=True)
-    packs, schedule = plan.packs, plan.schedule
-    _write(folder / "packs.arrow", {name: getattr(packs, name) for name in _PACK_COLUMNS})
-    _write(folder / "pack_offsets.arrow", {"offsets": packs.offsets})
-    _write(folder / "pack_samples.arrow", {"sample_ids": packs.sample_ids})
-    _write(folder / "micro_steps.arrow", {name: getattr(schedule, name) for name in _SCHEDULE_COLUMNS})
-    _write(folder / "micro_step_metrics.arrow", {name: getattr(plan.micro_steps, name) for name in _METRIC_COLUMNS})
-    _write(folder / "assignment_offsets.arrow", {"offsets": schedule.assignment_offsets})
-    _write(folder / "assignments.arrow", {"packs": schedule.assignment_packs})
-    document = {"version": PLAN_VERSION, "spec": asdict(plan.spec), "metrics": plan.metrics}
-    files.write_json(folder / _PLAN_NAME, document | {"phase_names": schedule.phase_names})
+    (folder / PLAN_FILE).unlink(missing_ok=True)
+    packs = {name: pa.array(getattr(plan.packs, name)) for name in _PACK_COLUMNS}
+    packs["sample_ids"] = _lists(plan.packs.offsets, plan.packs.sample_ids)
+    micro_steps = {name: pa.array(getattr(plan.schedule, name)) for name in _SCHEDULE_COLUMNS}
+    micro_steps |= {name: pa.array(getattr(plan.micro_steps, name)) for name in _METRIC_COLUMNS}
+    micro_steps["packs"] = _lists(plan.schedule.assignment_offsets, plan.schedule.assignment_packs)
+    checksums = {}
+    for name, columns in ((PACKS_FILE, packs), (MICRO_STEPS_FILE, micro_steps)):
+        _write_table(folder / name, columns)
+        checksums[name] = sha256_file(folder / name)
+    write_json(
+        folder / PLAN_FILE,
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "sha256": checksums,
+            "spec": asdict(plan.spec),
+            "phase_names": list(plan.schedule.phase_names),
+            "metrics": plan.metrics,
+        },
+    )
 
 
 def load_plan(folder: Path) -> Plan:
-    """Read what :func:`save_plan` wrote.
+    """Read what :func:`save_plan` wrote; arrays are read-only views of memory-mapped files.
 
     Raises:
-        DataError: the plan is missing, damaged or of another version.
+        ManifestError: there is no plan, it is of another version, or a file is damaged.
     """
+    head = _read_head(folder)
+    packs = _read_table(folder, PACKS_FILE, head)
+    micro_steps = _read_table(folder, MICRO_STEPS_FILE, head)
+    pack_offsets, sample_ids = _flat(packs, "sample_ids")
+    assignment_offsets, assignment_packs = _flat(micro_steps, "packs")
+    return Plan(
+        spec=_spec(head["spec"]),
+        packs=Packs(
+            offsets=pack_offsets, sample_ids=sample_ids, **{name: _numpy(packs, name) for name in _PACK_COLUMNS}
+        ),
+        schedule=Schedule(
+            phase_names=tuple(head["phase_names"]),
+            assignment_offsets=assignment_offsets,
+            assignment_packs=assignment_packs,
+            **{name: _numpy(micro_steps, name) for name in _SCHEDULE_COLUMNS},
+        ),
+        micro_steps=MicroStepMetrics(**{name: _numpy(micro_steps, name) for name in _METRIC_COLUMNS}),
+        metrics=head["metrics"],
+    )
+
+
+def _read_head(folder: Path) -> dict[str, Any]:
+    path = folder / PLAN_FILE
     try:
-        document = json.loads((folder / _PLAN_NAME).read_bytes())
-        if document["version"] != PLAN_VERSION:
-            raise ValueError(f"version {document['version']}, expected {PLAN_VERSION}")
-        return Plan(
-            spec=_spec(document["spec"]),
-            packs=Packs(
-                **_read(folder / "packs.arrow"),
-                **_read(folder / "pack_offsets.arrow"),
-                **_read(folder / "pack_samples.arrow"),
-            ),
-            schedule=Schedule(
-                **_read(folder / "micro_steps.arrow"),
-                assignment_offsets=_read(folder / "assignment_offsets.arrow")["offsets"],
-                assignment_packs=_read(folder / "assignments.arrow")["packs"],
-                phase_names=tuple(document["phase_names"]),
-            ),
-            micro_steps=MicroStepMetrics(**_read(folder / "micro_step_metrics.arrow")),
-            metrics=document["metrics"],
-        )
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        raise DataError(f"the plan in {folder} is missing or damaged ({error}); run again with --overwrite") from error
+        head = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise ManifestError(f"{path}: there is no finished plan; run the planning stage again") from error
+    except ValueError as error:
+        raise ManifestError(f"{path}: is not valid JSON ({error}); run the planning stage again") from error
+    if not isinstance(head, dict) or (head.get("format"), head.get("format_version")) != (FORMAT, FORMAT_VERSION):
+        raise ManifestError(f"{path}: is not a plan of version {FORMAT_VERSION}; run the planning stage again")
+    return head
 
 
-def _spec(value: dict[str, Any]) -> PlanSpec:
-    groups = tuple(PackingGroup(**group) for group in value["groups"])
-    return PlanSpec(**(value | {"groups": groups, "curriculum": Curriculum(**value["curriculum"])}))
+def _read_table(folder: Path, name: str, head: dict[str, Any]) -> pa.RecordBatch:
+    path = folder / name
+    if not path.is_file() or sha256_file(path) != head["sha256"].get(name):
+        raise ManifestError(f"{path}: is missing or differs from its checksum; run the planning stage again")
+    return pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
 
 
-def _write(path: Path, arrays: Arrays) -> None:
-    table = pa.table({name: pa.array(array) for name, array in arrays.items()})
-    with files.atomic_write(path) as handle, pa.ipc.new_file(handle, table.schema) as writer:
-        writer.write_table(table)
+def _write_table(path: Path, columns: dict[str, pa.Array]) -> None:
+    batch = pa.record_batch(columns)
+    with atomic_write(path) as handle, pa.ipc.new_file(handle, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
-    return {name: table.column(name).to_numpy() for name in table.column_names}
+def _lists(offsets: Int64, values: Int64) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+
+def _flat(batch: pa.RecordBatch, name: str) -> tuple[Int64, Int64]:
+    column = batch.column(name)
+    return column.offsets.to_numpy(), column.values.to_numpy()
+
+
+def _numpy(batch: pa.RecordBatch, name: str) -> Any:
+    return batch.column(name).to_numpy()
+
+
+def _spec(data: dict[str, Any]) -> PlanSpec:
+    groups = tuple(PackingGroup(**group) for group in data["groups"])
+    return PlanSpec(**{**data, "groups": groups, "curriculum": Curriculum(**data["curriculum"])})

@@ -1,8 +1,8 @@
 """Other packs for the worst micro-steps: what sorting cannot do.
 
-Sorting is optimal for finished packs (see :mod:`hbp_prep.planning.balancing`); where few packs differ much, as at the long
-end, only other packs help. The micro-steps that waste most attention work, of all packing groups together, give up
-their samples. The "solid" ones (longer than ``SOLID_TOKENS``) move between packs by simulated annealing
+Sorting is optimal for finished packs (see :mod:`hbp_prep.planning.balancing`); where few packs differ much, as at the
+long end, only other packs help. The micro-steps that waste most attention work, of all packing groups together, give
+up their samples. The "solid" ones (longer than ``SOLID_TOKENS``) move between packs by simulated annealing
 (:mod:`hbp_prep.planning.kernels.anneal`); all shorter ones are a fluid that fills every pack to its group's level and
 counts, meanwhile, by its mean attention cost per token. Then the fluid is poured back for real, and the result is taken
 only where the waste really falls. Cost: under a second, whatever the corpus; 70 bytes per sample.
@@ -12,19 +12,26 @@ import numpy as np
 
 from hbp_prep.planning.filling import Filled
 from hbp_prep.planning.kernels.anneal import anneal
+from hbp_prep.planning.kernels.best_fit import best_fit_into
 from hbp_prep.planning.kernels.worst_fit import worst_fit_into
 from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.types import Float64, Int32, Int64, PlanSpec
 
 SOLID_TOKENS = 1024
+TIGHT_TOKENS = (0, 128, SOLID_TOKENS)
+"""Fluid samples of at most this length are placed to close gaps, the others to keep packs even: the first that fits."""
+
+RESERVE_TOKENS = 512
+"""Room for fluid that solid samples leave in every pack."""
+
 MAX_MICRO_STEPS = 128
 MAX_PACKS = 8192
 MOVES_PER_SOLID = 4000
-MAX_MOVES = 4_000_000
-MAX_PACK_VISITS = 128_000_000
+MAX_MOVES = 3_000_000
+MAX_PACK_VISITS = 96_000_000
 """Moves x the largest DP size: every move looks at all packs of two micro-steps."""
 
-HOT, COLD = 0.3, 1e-4
+HOT, COLD = 0.3, 1e-5
 """First and last temperature, as shares of the mean pack cost."""
 
 VARIANCE_WEIGHT = 0.1
@@ -44,7 +51,7 @@ def rebalance(spec: PlanSpec, num_tokens: Int32, filled: Filled) -> Filled:
         ``filled`` itself, where nothing better was found.
     """
     lengths = num_tokens.astype(np.int64)
-    cost = np.bincount(filled.pack_of_sample, weights=np.square(lengths.astype(np.float64)))
+    cost = np.bincount(filled.pack_of_sample, weights=np.square(lengths.astype(np.float64))).astype(np.float64)
     packs, starts = _worst_micro_steps(spec, filled, cost)
     if _waste(cost[packs], starts) == 0:
         return filled
@@ -77,7 +84,7 @@ def _worst_micro_steps(spec: PlanSpec, filled: Filled, cost: Float64) -> tuple[I
 
 
 class _Work:
-    """The chosen packs and samples, with packs numbered from 0, micro-step after micro-step, packing groups ascending."""
+    """The chosen packs and samples; packs are numbered from 0, by packing group and micro-step."""
 
     def __init__(self, spec: PlanSpec, group: Int64, starts: Int64, lengths: Int64) -> None:
         self.seed = spec.seed
@@ -97,29 +104,27 @@ class _Work:
         tokens = np.bincount(self.group, weights=loads, minlength=num_groups).astype(np.int64)
         level = -(-tokens // num_packs)
         moved = np.full(len(pack), -1, dtype=np.int64)
-        moved[self.solid] = self._anneal(pack, loads, level)
-        if not self._pour(moved, level):
+        moved[self.solid] = self._anneal(pack, level)
+        if not any(self._pour(moved, level, tight_tokens) for tight_tokens in TIGHT_TOKENS):
             return None
         before = _waste(self._resorted(self._costs(pack)), self.starts)
         after = _waste(self._resorted(self._costs(moved)), self.starts)
         return moved if after < before else None
 
-    def _anneal(self, pack: Int64, loads: Int64, level: Int64) -> Int64:
+    def _anneal(self, pack: Int64, level: Int64) -> Int64:
         lengths = self.lengths[self.solid]
         fluid = self.lengths[self.fluid].astype(np.float64)
         density = float(np.square(fluid).sum() / fluid.sum()) if fluid.size else 0.0
         # A token of a solid sample takes the place of a token of fluid.
         net = np.square(lengths.astype(np.float64)) - density * lengths
         pack_cost = np.bincount(pack[self.solid], weights=net, minlength=len(self.group)) + density * level[self.group]
-        fullest = np.zeros(len(self.capacity), dtype=np.int64)
-        np.maximum.at(fullest, self.group, loads)
         mean_cost = float(pack_cost.mean())
         return anneal(
             lengths=lengths,
             costs=net,
             pack_of_item=pack[self.solid],
             pack_cost=pack_cost,
-            limits=np.maximum(level, fullest)[self.group],
+            limits=(level - min(RESERVE_TOKENS, int(level.min()) // 2) * bool(fluid.size))[self.group],
             longest=self.capacity[self.group],
             starts=self.starts,
             num_moves=min(
@@ -131,11 +136,12 @@ class _Work:
             seed=int(generator(self.seed, "anneal").integers(2**62)),
         )
 
-    def _pour(self, pack: Int64, level: Int64) -> bool:
-        """Put the fluid where it is missing, longer packing groups first, each a random share; whether all fits. In place.
+    def _pour(self, pack: Int64, level: Int64, tight_tokens: int) -> bool:
+        """Put the fluid where it is missing, in place; whether all of it fits. Longer groups first take a random share.
 
-        The shortest group takes what is left.
+        The shortest group takes what is left. Samples of at most ``tight_tokens`` are placed to close gaps.
         """
+        pack[self.fluid] = -1
         left = generator(self.seed, "pour").permutation(self.fluid)
         used = np.unique(self.group)
         for group in used[::-1]:
@@ -144,11 +150,9 @@ class _Work:
             room = int(np.maximum(level[group] - loads, 0).sum())
             num_drawn = int(np.searchsorted(np.cumsum(self.lengths[left]), room, side="right"))
             drawn = left if group == used[0] else left[:num_drawn]
-            for limit in (int(level[group]), int(self.capacity[group])):
-                drawn = drawn[np.argsort(-self.lengths[drawn], kind="stable")]
-                taken = worst_fit_into(self.lengths[drawn], loads, limit, int(self.capacity[group]))
-                pack[drawn[taken >= 0]] = members[taken[taken >= 0]]
-                drawn = drawn[taken < 0]
+            drawn = drawn[np.argsort(-self.lengths[drawn], kind="stable")]
+            taken = _pour_evenly(self.lengths[drawn], loads, int(level[group]), int(self.capacity[group]), tight_tokens)
+            pack[drawn[taken >= 0]] = members[taken[taken >= 0]]
             left = left[pack[left] < 0]
         return not left.size and bool(self._loads(pack).all())
 
@@ -158,11 +162,35 @@ class _Work:
         return np.bincount(pack[inside], weights=self.lengths[inside], minlength=len(self.group)).astype(np.int64)
 
     def _costs(self, pack: Int64) -> Float64:
-        return np.bincount(pack, weights=np.square(self.lengths.astype(np.float64)), minlength=len(self.group))
+        squares = np.square(self.lengths.astype(np.float64))
+        return np.bincount(pack, weights=squares, minlength=len(self.group)).astype(np.float64)
 
     def _resorted(self, cost: Float64) -> Float64:
         """Costs ascending inside every packing group, as they will be cut into micro-steps."""
         return cost[np.lexsort((cost, self.group))]
+
+
+def _pour_evenly(lengths: Int64, loads: Int64, level: int, capacity: int, tight_tokens: int) -> Int64:
+    """Put samples, longest first, into packs: long ones into the emptiest, short ones where they leave the least gap.
+
+    Args:
+        lengths: int64[n], descending.
+        loads: int64[P], tokens of each pack; updated.
+        level: Mean load with everything in; the gaps up to it are closed first.
+        capacity: Tokens that a pack may hold.
+        tight_tokens: The longest of the short ones.
+
+    Returns:
+        int64[n], the pack of each sample, or -1.
+    """
+    pack = np.full(len(lengths), -1, dtype=np.int64)
+    num_bulk = int(np.searchsorted(-lengths, -tight_tokens))
+    pack[:num_bulk] = worst_fit_into(lengths[:num_bulk], loads, capacity, capacity)
+    for limit in (level, capacity):
+        left = np.flatnonzero(pack < 0)
+        pack[left] = best_fit_into(lengths[left], np.maximum(limit - loads, 0))
+        np.add.at(loads, pack[left[pack[left] >= 0]], lengths[left[pack[left] >= 0]])
+    return pack
 
 
 def _waste(cost: Float64, starts: Int64) -> float:

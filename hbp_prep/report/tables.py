@@ -3,6 +3,7 @@
 Cells are plain strings with user text as it is: whoever shows them escapes them.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,8 +82,9 @@ def groups(report: Report) -> Table:
     """One row per packing group."""
     return Table(
         title="Packing groups",
-        columns=("group", "SP", "DP", "GC layers", "packs", "micro-steps", "tokens", "fill", "ABR", "TBR", "time"),
+        columns=("group", "SP", "DP", "GC", "packs", "micro-steps", "tokens", "fill", "ABR", "TBR", "time"),
         rows=tuple(_group_row(group) for group in report["ours"]["packing_groups"]),
+        note="SP: GPUs that share a pack. DP: packs in a micro-step. GC: layers with gradient checkpointing.",
     )
 
 
@@ -94,7 +96,7 @@ def _group_row(group: Mapping[str, Any]) -> tuple[str, ...]:
         *setting,
         count(group["num_packs"]),
         count(group["num_micro_steps"]),
-        count(group["num_tokens"]),
+        short_count(group["num_tokens"]),
         percent(1 - group["pr"]),
         ratio(group["abr"]),
         ratio(group["tbr"]),
@@ -154,6 +156,15 @@ def lookup(metrics: Mapping[str, Any], dotted: str) -> float | None:
 def count(value: float) -> str:
     """``1,234,567``."""
     return f"{value:,.0f}"
+
+
+def short_count(value: float) -> str:
+    """``2.33M``: three digits and a power of a thousand; exact below ten thousand."""
+    for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= max(size, 10_000):
+            scaled = value / size
+            return f"{scaled:.{max(0, 2 - int(math.log10(scaled)))}f}{suffix}"
+    return count(value)
 
 
 def percent(value: float) -> str:

@@ -32,7 +32,10 @@ def _rich_table(table: tables.Table) -> RichTable:
         title=Text(table.title, style="bold"), title_justify="left", box=None, pad_edge=False, header_style="dim"
     )
     for index, column in enumerate(table.columns):
-        rich_table.add_column(Text(column), justify="left" if index in table.text_columns else "right", overflow="fold")
+        is_text = index in table.text_columns
+        rich_table.add_column(
+            Text(column), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text
+        )
     for row in table.rows:
         rich_table.add_row(*(Text(visible(cell)) for cell in row))
     return rich_table

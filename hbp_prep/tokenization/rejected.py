@@ -1,7 +1,7 @@
 """``rejected.arrow``: one line per input row that is not trained on. Written as a stream, counted and checked."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from hbp_prep.manifest.tables import REJECTED_SCHEMA
 from hbp_prep.reasons import Reason
 
 _REASONS = tuple(Reason)
+_ASKED_FOR = frozenset({Reason.NOT_SELECTED, Reason.TOO_LONG, Reason.TOO_SHORT})
 _INDEX_OF_REASON = {reason: index for index, reason in enumerate(_REASONS)}
 
 
@@ -72,32 +73,38 @@ def count_rejected(path: Path) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def check_rejected_fraction(path: Path, num_used_rows: int, max_rejected_fraction: float) -> None:
-    """Stop if too large a share of the selected rows is rejected.
+def check_rejected_fraction(path: Path, num_used_rows: Mapping[str, int], max_rejected_fraction: float) -> None:
+    """Stop if too large a share of any source's selected rows is faulty.
+
+    Rows left out by weight, limit or length are not faulty: the recipe asked for that.
 
     Args:
-        num_used_rows: Distinct input rows that samples come from.
+        num_used_rows: By source, distinct input rows that samples come from.
 
     Raises:
-        DataError: with the count and one example of every reason.
+        DataError: with the source, and the count and one example of every reason.
     """
-    counts = count_rejected(path)
-    counts.pop(Reason.NOT_SELECTED, None)
-    num_rejected = sum(counts.values())
-    num_rows = num_used_rows + num_rejected
-    if num_rejected <= max_rejected_fraction * num_rows:
-        return
-    examples: dict[str, str] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    examples: dict[tuple[str, str], str] = {}
     for batch in _batches(path):
-        reasons = batch.column("reason").to_pylist()
-        for reason in set(reasons) & (counts.keys() - examples.keys()):
-            line = batch.slice(reasons.index(reason), 1).to_pylist()[0]
-            examples[reason] = f"{line['file']}, row {line['row']}: {line['detail']}"
-    table = "".join(f"\n  {number:>9,}  {reason:<16}  e.g. {examples[reason]}" for reason, number in counts.items())
-    raise DataError(
-        f"{num_rejected:,} of {num_rows:,} rows ({num_rejected / num_rows:.1%}) cannot be used; at most "
-        f"{max_rejected_fraction:.1%} may be rejected (max_rejected_fraction). Mend the data, or allow more:{table}"
-    )
+        kinds = list(zip(batch.column("source").to_pylist(), batch.column("reason").to_pylist(), strict=True))
+        counts.update(kinds)
+        for kind in set(kinds) - examples.keys():
+            line = batch.slice(kinds.index(kind), 1).to_pylist()[0]
+            examples[kind] = f"{line['file']}, row {line['row']}: {line['detail']}"
+    for source, num_used in num_used_rows.items():
+        faults = {
+            kind: count for kind, count in counts.most_common() if kind[0] == source and kind[1] not in _ASKED_FOR
+        }
+        num_faulty = sum(faults.values())
+        num_rows = num_used + num_faulty
+        if num_faulty > max_rejected_fraction * num_rows:
+            table = "".join(f"\n  {count:>9,}  {kind[1]:<16}  e.g. {examples[kind]}" for kind, count in faults.items())
+            raise DataError(
+                f"source {source!r}: {num_faulty:,} of {num_rows:,} rows ({num_faulty / num_rows:.1%}) cannot be used; at "
+                f"most {max_rejected_fraction:.1%} may be rejected (max_rejected_fraction). Mend the data, or allow more:"
+                f"{table}"
+            )
 
 
 def row_numbers(corpus: Corpus, unit: Unit) -> NDArray[np.int64]:

@@ -174,14 +174,7 @@ def _end_of_turn(shape: TurnShape, text: str, start: int, contents: Sequence[str
 
 def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Conversation, text: str) -> list[Span]:
     marks = free_marks([conversation.messages, conversation.template_kwargs], 4)
-    marked_messages = [_marked(message, marks) for message in conversation.messages]
-    try:
-        marked = template.render(marked_messages, conversation.template_kwargs)
-    except RowRejected as error:
-        _unproven(f"the template fails once contents are marked: {error.detail}")
-    plain, found = take_out(marked, marks)
-    if plain != text:
-        _unproven("the template prints a content otherwise once it is marked")
+    found = _found_marks(template, conversation, text, marks)
     regions = _regions(found, marks)
     turns = [message for message in conversation.messages if message["role"] == "assistant"]
     others = [m for m in conversation.messages if m["role"] != "assistant" and (m["content"] or "").strip()]
@@ -191,8 +184,28 @@ def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Convers
     return _locate(shape, text, regions, turns)
 
 
-def _marked(message: dict[str, Any], marks: Sequence[str]) -> dict[str, Any]:
-    """The message with marks around its content's core; white space stays outside, so that trimming acts alike.
+def _found_marks(
+    template: ChatTemplate, conversation: Conversation, text: str, marks: tuple[str, ...]
+) -> list[tuple[str, int]]:
+    """The marks and their positions in ``text``, from a render that is equal to it once they are out.
+
+    White space stays outside of the marks, so that trimming acts alike; if not, it goes inside (Qwen3 strips line ends
+    between a think block and an answer that is empty).
+    """
+    for is_core in (True, False):
+        marked_messages = [_marked(message, marks, is_core=is_core) for message in conversation.messages]
+        try:
+            marked = template.render(marked_messages, conversation.template_kwargs)
+        except RowRejected as error:
+            _unproven(f"the template fails once contents are marked: {error.detail}")
+        plain, found = take_out(marked, marks)
+        if plain == text:
+            return found
+    _unproven("the template prints a content otherwise once it is marked")
+
+
+def _marked(message: dict[str, Any], marks: Sequence[str], *, is_core: bool) -> dict[str, Any]:
+    """The message with marks around its content, or around what is left of it without white space at both ends.
 
     A turn with tool calls has its end mark behind the last call's name; a turn without content, its start mark before
     the first call's.
@@ -200,17 +213,18 @@ def _marked(message: dict[str, Any], marks: Sequence[str]) -> dict[str, Any]:
     turn_start, turn_end, other_start, other_end = marks
     content = message["content"] or ""
     core = content.strip()
-    lead = content[: len(content) - len(content.lstrip())]
-    trail = content[len(lead) + len(core) :]
+    lead = content[: len(content) - len(content.lstrip())] if is_core else ""
+    trail = content[len(lead) + len(core) :] if is_core else ""
+    inside = core if is_core else content
     if message["role"] != "assistant":
-        return message if not core else {**message, "content": f"{lead}{other_start}{core}{other_end}{trail}"}
+        return message if not core else {**message, "content": f"{lead}{other_start}{inside}{other_end}{trail}"}
     calls = message.get("tool_calls")
     if not calls:
-        return {**message, "content": f"{lead}{turn_start}{core}{turn_end}{trail}"}
+        return {**message, "content": f"{lead}{turn_start}{inside}{turn_end}{trail}"}
     calls = list(calls)
     calls[-1] = _with_name(calls[-1], "", turn_end)
     if core:
-        return {**message, "content": f"{lead}{turn_start}{core}{trail}", "tool_calls": calls}
+        return {**message, "content": f"{lead}{turn_start}{inside}{trail}", "tool_calls": calls}
     calls[0] = _with_name(calls[0], turn_start, "")
     return {**message, "tool_calls": calls}
 

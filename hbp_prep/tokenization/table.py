@@ -71,12 +71,16 @@ class SampleTable:
         return len(self.unit)
 
     @property
+    def is_new_row(self) -> NDArray[np.bool_]:
+        """bool[N]: false where the sample comes from the same input row as the one before it (a copy)."""
+        is_new = np.ones(len(self), np.bool_)
+        is_new[1:] = (np.diff(self.unit) != 0) | (np.diff(self.index) != 0)
+        return is_new
+
+    @property
     def num_rows(self) -> int:
         """Distinct input rows that the samples come from."""
-        if not len(self):
-            return 0
-        is_new = (np.diff(self.unit) != 0) | (np.diff(self.index) != 0)
-        return 1 + int(np.count_nonzero(is_new))
+        return int(np.count_nonzero(self.is_new_row))
 
     def save(self, path: Path) -> None:
         """Write the table as one Arrow file, atomically."""
@@ -173,13 +177,17 @@ def build_sample_table(
     )
 
 
-def check_rejected_fraction(rejected_path: Path, table: SampleTable, max_rejected_fraction: float) -> None:
-    """Stop if too large a share of the selected rows was rejected; rows left out by weight or limit do not count.
+def check_rejected_fraction(
+    rejected_path: Path, table: SampleTable, corpus: Corpus, max_rejected_fraction: float
+) -> None:
+    """Stop if too large a share of any source's selected rows is faulty.
 
     Raises:
         DataError: with the count and one example (file, row, detail) of every reason.
     """
-    rejected.check_rejected_fraction(rejected_path, table.num_rows, max_rejected_fraction)
+    used = np.bincount(table.source[table.is_new_row], minlength=len(corpus.sources))
+    num_used_rows = {source.name: int(count) for source, count in zip(corpus.sources, used, strict=True)}
+    rejected.check_rejected_fraction(rejected_path, num_used_rows, max_rejected_fraction)
 
 
 def _samples_of_unit(

@@ -1,5 +1,7 @@
-"""Any one changed byte, anywhere in a prepared folder, is found; and no reader ever fails in another way than it says."""
+"""Any one changed byte in a prepared folder is found, and no reader ever fails in another way than it says."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,44 +23,40 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@st.composite
-def changed_bytes(draw, out):
-    """``(path, original bytes, changed bytes)``."""
-    files = contents(out)
-    name = draw(st.sampled_from(sorted(files)))
-    offset = draw(st.integers(0, len(files[name]) - 1))
-    changed = bytearray(files[name])
-    changed[offset] ^= draw(st.integers(1, 255))
-    return out / name, files[name], bytes(changed)
+@contextmanager
+def one_byte_changed(out: Path, data: st.DataObject) -> Iterator[str]:
+    """Inside, one byte of one file is another; gives the file's name."""
+    name = data.draw(st.sampled_from(sorted(contents(out))))
+    original = (out / name).read_bytes()
+    offset = data.draw(st.integers(0, len(original) - 1))
+    changed = bytearray(original)
+    changed[offset] ^= data.draw(st.integers(1, 255))
+    (out / name).write_bytes(changed)
+    try:
+        yield name
+    finally:
+        (out / name).write_bytes(original)
 
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=300)
 def test_any_changed_byte_is_found_and_its_file_named(out, data):
-    path, original, changed = data.draw(changed_bytes(out))
-    path.write_bytes(changed)
-    try:
-        with pytest.raises(ManifestError) as caught:
-            verify(out)
-        assert path.relative_to(out).as_posix() in str(caught.value)
-    finally:
-        path.write_bytes(original)
+    with one_byte_changed(out, data) as name, pytest.raises(ManifestError) as caught:
+        verify(out)
+    assert name in str(caught.value)
 
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=300)
 def test_without_checksums_damage_is_harmless_or_a_clear_error(out, data):
-    path, original, changed = data.draw(changed_bytes(out))
-    path.write_bytes(changed)
-    try:
-        examine(out, quick=True)
-        reader = ManifestReader(out)
-        for rank in range(reader.manifest.world_size):
-            list(reader.packs_of_rank(rank))
-    except ManifestError as error:
-        assert str(error)
-    finally:
-        path.write_bytes(original)
+    with one_byte_changed(out, data):
+        try:
+            examine(out, quick=True)
+            reader = ManifestReader(out)
+            for rank in range(reader.manifest.world_size):
+                list(reader.packs_of_rank(rank))
+        except ManifestError as error:
+            assert len(str(error).splitlines()) == 1
 
 
 @given(data=st.data(), length=st.integers(0, 10_000))

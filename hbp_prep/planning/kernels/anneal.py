@@ -3,7 +3,8 @@
 The objective is what the cluster pays: for every micro-step its number of packs times the largest pack cost, plus a
 small multiple of the variance inside it, which shows the way where the largest pack is not touched. Moves: relocate one
 sample, or swap two, of near length (distance in rank log-uniform) or any. Costs of samples may be net of what they
-displace; only differences matter.
+displace; only differences matter. Nothing but the four basic operations touches the floats, so that every machine
+takes the same decisions.
 """
 
 import numpy as np
@@ -21,6 +22,13 @@ def _random(state):  # type: ignore[no-untyped-def]
     x ^= x >> np.uint64(27)
     state[0] = x
     return np.float64((x * np.uint64(0x2545F4914F6CDD1D)) >> np.uint64(11)) / 9007199254740992.0
+
+
+@njit(cache=True)
+def _boldness(u):  # type: ignore[no-untyped-def]
+    """-log(u) by three terms of its series (Metropolis' rule, except that it is at most 3.07)."""
+    z = (1.0 - u) / (1.0 + u)
+    return 2.0 * z * (1.0 + z * z * (1.0 / 3.0 + z * z / 5.0))
 
 
 @njit(cache=True)
@@ -52,12 +60,20 @@ def _anneal(  # type: ignore[no-untyped-def]
     current = scores.sum()
     best = current
     best_packs = pack_of_item.copy()
-    cooling = (cold / hot) ** (1.0 / max(1, num_moves))
     temperature = hot
-    spread = np.log(max(2.0, num_items / 2))
+    num_halvings = 1
+    while temperature > cold:
+        temperature *= 0.5
+        num_halvings += 1
+    moves_per_temperature = max(1, num_moves // num_halvings)
+    temperature = hot
+    num_octaves = 1
+    while (2 << num_octaves) < num_items:
+        num_octaves += 1
     improved = False
-    for _ in range(num_moves):
-        temperature *= cooling
+    for move in range(num_moves):
+        if move and move % moves_per_temperature == 0:
+            temperature *= 0.5
         item = int(_random(state) * num_items)
         here = pack_of_item[item]
         other = -1
@@ -66,7 +82,7 @@ def _anneal(  # type: ignore[no-untyped-def]
             there = int(_random(state) * num_packs)
         else:
             if kind < 0.9:
-                distance = int(np.exp(_random(state) * spread))
+                distance = int((1.0 + _random(state)) * (1 << int(_random(state) * num_octaves)))
                 other = item + distance if _random(state) < 0.5 else item - distance
                 if other < 0 or other >= num_items:
                     continue
@@ -82,11 +98,11 @@ def _anneal(  # type: ignore[no-untyped-def]
             cost -= costs[other]
             if lengths[other] > longest[here]:
                 continue
-        if (
-            lengths[item] > longest[there]
-            or loads[there] + tokens > limits[there]
-            or loads[here] - tokens > limits[here]
-        ):
+        if lengths[item] > longest[there]:
+            continue
+        if tokens > 0 and loads[there] + tokens > limits[there]:
+            continue
+        if tokens < 0 and loads[here] - tokens > limits[here]:
             continue
         step_here = step_of_pack[here]
         step_there = step_of_pack[there]
@@ -98,7 +114,7 @@ def _anneal(  # type: ignore[no-untyped-def]
         if step_there != step_here:
             new_there = _score(pack_cost, starts[step_there], starts[step_there + 1], variance_weight)
             change += new_there - scores[step_there]
-        if change > 0 and _random(state) >= np.exp(-change / temperature):
+        if change > temperature * _boldness(_random(state)):
             pack_cost[here] += cost
             pack_cost[there] -= cost
             continue
@@ -143,12 +159,12 @@ def anneal(
         costs: float64[n], what an item adds to its pack's cost.
         pack_of_item: int64[n], where each item is.
         pack_cost: float64[P], cost of each pack with its items.
-        limits: int64[P], tokens of items that a pack may hold.
+        limits: int64[P], tokens of items that a pack may hold; a fuller one may stay so, or lose.
         longest: int64[P], the longest item that a pack may take.
         starts: int64[U + 1]; micro-step u has the packs ``starts[u] .. starts[u + 1] - 1``.
         num_moves: Moves tried.
-        hot: First temperature, in units of cost.
-        cold: Last temperature.
+        hot: First temperature, in units of cost; it is halved again and again.
+        cold: About the last temperature.
         variance_weight: Of the sum of squares about each micro-step's mean, per unit of cost.
         seed: Of the moves.
 

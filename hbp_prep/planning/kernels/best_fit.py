@@ -1,8 +1,8 @@
 """Best fit in O(1) per item: bins in buckets by residual capacity, and a two-level bitset of the non-empty buckets.
 
 The bucket of the smallest residual that still holds an item is the first set bit at or after the item's length. Level
-0 has one bit per residual, level 1 one bit per 64-bit word of level 0: for a capacity of 1M tokens 16,384 words and 256,
-so a search reads a few words. About 0.1 s per 1M items, 17 bytes per unit of capacity.
+0 has one bit per residual, level 1 one bit per 64-bit word of level 0: for a capacity of 1M tokens 16,384 words and
+256, so a search reads a few words. About 0.1 s per 1M items, 17 bytes per unit of capacity.
 """
 
 import numpy as np
@@ -47,35 +47,48 @@ def _next_set(words, summary, position):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _best_fit(lengths, capacity, max_bins):  # type: ignore[no-untyped-def]
-    bin_of_item = np.empty(lengths.size, dtype=np.int64)
+def _put(residual, bin_, newest_bin, older_bin, words, summary):  # type: ignore[no-untyped-def]
+    older_bin[bin_] = newest_bin[residual]
+    newest_bin[residual] = bin_
+    index = residual >> 6
+    words[index] |= _ONE << np.uint64(residual & 63)
+    summary[index >> 6] |= _ONE << np.uint64(index & 63)
+
+
+@njit(cache=True)
+def _take(residual, newest_bin, older_bin, words, summary):  # type: ignore[no-untyped-def]
+    taken = newest_bin[residual]
+    newest_bin[residual] = older_bin[taken]
+    if newest_bin[residual] < 0:
+        index = residual >> 6
+        words[index] &= ~(_ONE << np.uint64(residual & 63))
+        if not words[index]:
+            summary[index >> 6] &= ~(_ONE << np.uint64(index & 63))
+    return taken
+
+
+@njit(cache=True)
+def _best_fit(lengths, rooms, capacity, max_new_bins):  # type: ignore[no-untyped-def]
+    bin_of_item = np.full(lengths.size, -1, dtype=np.int64)
     newest_bin = np.full(capacity + 1, -1, dtype=np.int64)  # by residual: the bin that last came to it
-    older_bin = np.empty(max_bins, dtype=np.int64)  # by bin: the next one of the same residual
+    older_bin = np.empty(rooms.size + max_new_bins, dtype=np.int64)  # by bin: the next one of the same residual
     words = np.zeros((capacity >> 6) + 1, dtype=np.uint64)
     summary = np.zeros((words.size >> 6) + 1, dtype=np.uint64)
-    num_bins = 0
+    num_bins = rooms.size
+    for bin_ in range(num_bins):
+        _put(rooms[bin_], bin_, newest_bin, older_bin, words, summary)
     for item in range(lengths.size):
-        length = lengths[item]
-        residual = _next_set(words, summary, length)
-        if residual < 0:
+        residual = _next_set(words, summary, lengths[item]) if lengths[item] <= capacity else -1
+        if residual >= 0:
+            chosen = _take(residual, newest_bin, older_bin, words, summary)
+        elif num_bins < older_bin.size:
             chosen = num_bins
-            num_bins += 1
             residual = capacity
+            num_bins += 1
         else:
-            chosen = newest_bin[residual]
-            newest_bin[residual] = older_bin[chosen]
-            if newest_bin[residual] < 0:
-                index = residual >> 6
-                words[index] &= ~(_ONE << np.uint64(residual & 63))
-                if not words[index]:
-                    summary[index >> 6] &= ~(_ONE << np.uint64(index & 63))
+            continue
         bin_of_item[item] = chosen
-        residual -= length
-        older_bin[chosen] = newest_bin[residual]
-        newest_bin[residual] = chosen
-        index = residual >> 6
-        words[index] |= _ONE << np.uint64(residual & 63)
-        summary[index >> 6] |= _ONE << np.uint64(index & 63)
+        _put(residual - lengths[item], chosen, newest_bin, older_bin, words, summary)
     return bin_of_item
 
 
@@ -91,9 +104,22 @@ def best_fit(lengths: Int64, capacity: int) -> Int64:
     Returns:
         int64[n]: the bin of each item, numbered in the order of opening.
     """
-    return _best_fit(lengths, capacity, max_bins(lengths, capacity))
+    return _best_fit(lengths, np.empty(0, dtype=np.int64), capacity, max_bins(lengths, capacity))
+
+
+def best_fit_into(lengths: Int64, rooms: Int64) -> Int64:
+    """Put each item, in the given order, into the existing bin with the least room that still holds it.
+
+    Args:
+        lengths: int64[n], each at least 1.
+        rooms: int64[B], free room of each bin, not negative; at least one bin.
+
+    Returns:
+        int64[n]: the bin of each item, or -1 where no bin holds it.
+    """
+    return _best_fit(lengths, rooms, int(rooms.max()), 0)
 
 
 def max_bins(lengths: Int64, capacity: int) -> int:
-    """Most bins that an any-fit or next-fit packing can open: any two bins in succession hold more than one capacity."""
+    """Most bins that any-fit or next-fit packing can open: two bins in succession hold more than one capacity."""
     return min(len(lengths), 2 * (int(lengths.sum()) // capacity + 1))

@@ -7,12 +7,10 @@ from hbp_prep.planning.types import Int64
 
 
 @njit(cache=True)
-def _feed_empty(bin_of_item, lengths, loads, level, capacity):  # type: ignore[no-untyped-def]
-    by_bin = np.argsort(bin_of_item, kind="mergesort")
+def _feed_empty(bin_of_item, by_bin, donors, lengths, loads, level, capacity):  # type: ignore[no-untyped-def]
     counts = np.bincount(bin_of_item, minlength=loads.size)
     starts = np.cumsum(counts) - counts
-    donors = np.argsort(-loads, kind="mergesort")
-    num_donors = np.count_nonzero(loads)
+    num_donors = int(np.count_nonzero(loads))
     turn = 0
     for empty in range(loads.size):
         if loads[empty] > 0:
@@ -48,4 +46,6 @@ def feed_empty(bin_of_item: Int64, lengths: Int64, loads: Int64, level: int, cap
         level: To which empty bins are filled.
         capacity: Of every bin.
     """
-    _feed_empty(bin_of_item, lengths, loads, level, capacity)
+    by_bin = np.argsort(bin_of_item, kind="stable")
+    donors = np.argsort(-loads, kind="stable")
+    _feed_empty(bin_of_item, by_bin, donors, lengths, loads, level, capacity)

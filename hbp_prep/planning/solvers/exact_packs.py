@@ -7,7 +7,7 @@ from hbp_prep.planning.types import Int64
 
 MAX_SAMPLES = 400
 MAX_VARIABLES = 20_000
-EFFORT = 0.5
+EFFORT = 0.2
 """Deterministic time: about a second."""
 
 

@@ -1,7 +1,7 @@
 """ISF: Iterative Sampling and Filtering (OmniBal, arXiv 2407.20761).
 
-Shuffle the pool and fill bins one after the other; keep the bins that are nearly full and put the rest back; repeat, and
-after the last round keep everything. A round costs one shuffle of what is left: about 8 passes over the items in all.
+Shuffle the pool and fill bins one after the other; keep the bins that are nearly full and put the rest back; repeat,
+and after the last round keep everything. A round costs one shuffle of what is left: about 8 passes over all items.
 """
 
 import numpy as np

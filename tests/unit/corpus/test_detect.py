@@ -31,14 +31,18 @@ class Lines(NoProgress):
 
 
 def detected(tmp_path: Path, *files: list, **settings) -> tuple[str, str]:
+    (name,), line = detected_in_files(tmp_path, *files, **settings)
+    return name, line
+
+
+def detected_in_files(tmp_path: Path, *files: list, **settings) -> tuple[list[str], str]:
     for number, rows in enumerate(files):
         text = "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
         (tmp_path / f"{number}.jsonl").write_text(text)
     listener = Lines()
     source = SourceSpec(name="chats", paths=(str(tmp_path / "*.jsonl"),), **settings)
     corpus, _ = scan_corpus([source], progress=listener)
-    assert len({file.row_format for file in corpus.files}) == 1
-    return corpus.files[0].row_format, listener.lines[0]
+    return [file.row_format for file in corpus.files], listener.lines[0]
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -73,13 +77,14 @@ def test_most_rows_decide_and_the_rest_is_said(tmp_path):
     rows = [ROWS["alpaca"], "broken {", *[ROWS["messages"]] * 8]
     name, line = detected(tmp_path, rows)
     assert name == "messages"
-    assert line.endswith("format messages (detected: 8 of the first 10 rows have it)")
+    assert line.endswith("format messages (detected: 8 of the first 10 rows fit)")
 
 
-def test_all_files_are_looked_at(tmp_path):
-    name, line = detected(tmp_path, [ROWS["alpaca"]] * 200, [ROWS["messages"]] * 200, [ROWS["messages"]] * 200)
-    assert name == "messages"
-    assert line.endswith("(detected: 66 of the first 99 rows have it)")
+def test_each_file_has_its_own_format(tmp_path):
+    files = [ROWS["alpaca"]] * 200, [ROWS["messages"]] * 200, ["broken {"] * 3, [], [ROWS["messages"]] * 200
+    names, line = detected_in_files(tmp_path, *files)
+    assert (names[0], names[1], names[2], names[4]) == ("alpaca", "messages", "messages", "messages")
+    assert "formats messages in 3 files, alpaca in 1 file (detected: 75 of the first 78 rows fit)" in line
 
 
 def test_no_format_lists_columns_and_needs(tmp_path):

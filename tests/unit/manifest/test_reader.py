@@ -92,6 +92,17 @@ def test_an_empty_pack_of_a_replanned_schedule(out):
     assert (pack.pack_id, len(pack.input_ids), pack.cu_seqlens.tolist()) == (-1, 0, [0])
 
 
+@pytest.mark.parametrize(
+    ("place", "message"), [({"pack_id": -1}, "schedule says -1"), ({"shard": 99}, "names shard 99")]
+)
+def test_a_schedule_that_points_nowhere(out, place, message):
+    """An empty pack where none may be would be data lost in silence."""
+    edit_rows(out / ASSIGNMENTS, lambda rows: rows[0].update(place))
+    reseal(out)
+    with pytest.raises(ManifestError, match=message):
+        ManifestReader(out).pack(0, 0, 0)
+
+
 def refusal(out, **options):
     with pytest.raises(ManifestError) as caught:
         list(ManifestReader(out, **options).all_packs())

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hbp_prep.report.charted import MAX_POINTS, MAX_SOURCES, LengthHistogram, cost_bands, fill_histogram
-from hbp_prep.report.tables import duration, percent
+from hbp_prep.report.tables import duration, percent, short_count
 
 
 @settings(deadline=None, max_examples=60)
@@ -67,3 +67,5 @@ def test_cost_bands(num_micro_steps, seed):
 def test_units():
     assert [duration(hours) for hours in (0.001, 0.05, 3.0, 60.0)] == ["3.6 s", "3.0 min", "3.0 h", "2.5 days"]
     assert [percent(value) for value in (0.0, 0.0021, 0.5)] == ["0.0%", "0.210%", "50.0%"]
+    counts = [short_count(value) for value in (0, 9_999, 10_000, 620_152, 2_334_705, 1_000_000_000)]
+    assert counts == ["0", "9,999", "10.0k", "620k", "2.33M", "1.00G"]

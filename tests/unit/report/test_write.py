@@ -243,6 +243,15 @@ def test_unfinished_folder_and_missing_report(finished, tmp_path):
         write_report(copy, NoProgress())
 
 
+@pytest.mark.parametrize("text", ["a: [", "just words"])
+def test_damaged_resolved_yaml(finished, tmp_path, text):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (copy / "resolved.yaml").write_text(text)
+    with pytest.raises(ManifestError, match=r"resolved\.yaml"):
+        write_report(copy, NoProgress())
+
+
 def test_samples_that_disagree_with_the_manifest_are_refused(finished, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)

@@ -11,7 +11,7 @@ from hbp_prep.engines.local import LocalEngine
 from hbp_prep.errors import DataError, ManifestError
 from hbp_prep.manifest.verify import verify
 from hbp_prep.planning.persist import load_plan, save_plan
-from hbp_prep.reasons import RowRejected, Reason
+from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.sharding import shards as shards_module
 from hbp_prep.sharding.shards import write_shards
 from hbp_prep.tokenization.encoding import EncodedSample
