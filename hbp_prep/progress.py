@@ -25,16 +25,16 @@ class NoProgress:
     """The silent listener."""
 
     def start(self, label: str, total: int | None, unit: str) -> None:
-        del label, total, unit
+        return
 
     def advance(self, amount: int) -> None:
-        del amount
+        return
 
     def finish(self) -> None:
         return
 
     def say(self, message: str) -> None:
-        del message
+        return
 
 
 @contextmanager

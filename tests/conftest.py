@@ -17,7 +17,8 @@ TEMPLATE = (
     "{% else %}{{ '<|' + message.role + '|>\\n' + message.content + '\\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
-WORDS = "the a pack of tokens fits into one long step when every rank has equal work and no sample is lost".split()
+SENTENCE = "the a pack of tokens fits into one long step when every rank has equal work and no sample is lost"
+WORDS = SENTENCE.split()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ Every key has a default or is required; unknown keys are refused. :mod:`hbp_prep
 """
 
 import re
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -106,7 +107,7 @@ class Packing(_Part):
     @classmethod
     def _ascending(cls, groups: list[Group]) -> list[Group]:
         ordered = sorted(groups, key=lambda group: group.length)
-        for left, right in zip(ordered, ordered[1:], strict=False):
+        for left, right in pairwise(ordered):
             if left.length == right.length:
                 raise ValueError(f"two packing groups have the length {length_name(left.length)}; lengths must differ")
         return ordered
@@ -131,7 +132,7 @@ class Batching(_Part):
     micro_steps_per_step: int = Field(default=4, ge=1)
     """Micro-steps between two optimizer updates (one fewer in some steps where it does not divide)."""
     order: Literal["stratified", "sorted", "random"] = "stratified"
-    """`stratified`: balanced micro-steps, steps that look like the corpus; `sorted`: ascending attention cost; `random`."""
+    """`stratified` (balanced micro-steps, steps that look like the corpus), `sorted` (ascending cost) or `random`."""
 
 
 class CurriculumPart(_Part):

@@ -22,7 +22,7 @@ TIGHT_TOKENS = (0, 128, SOLID_TOKENS)
 """Fluid samples of at most this length are placed to close gaps, the others to keep packs even: the first that fits."""
 
 RESERVE_TOKENS = 512
-"""Room for fluid that solid samples leave in every pack."""
+"""Room for fluid that solid samples leave in every pack, where there is that much fluid."""
 
 MAX_MICRO_STEPS = 128
 MAX_PACKS = 8192
@@ -124,7 +124,7 @@ class _Work:
             costs=net,
             pack_of_item=pack[self.solid],
             pack_cost=pack_cost,
-            limits=(level - min(RESERVE_TOKENS, int(level.min()) // 2) * bool(fluid.size))[self.group],
+            limits=self._limits(pack, level)[self.group],
             longest=self.capacity[self.group],
             starts=self.starts,
             num_moves=min(
@@ -135,6 +135,14 @@ class _Work:
             variance_weight=VARIANCE_WEIGHT / float(pack_cost.max()),
             seed=int(generator(self.seed, "anneal").integers(2**62)),
         )
+
+    def _limits(self, pack: Int64, level: Int64) -> Int64:
+        """Per packing group the tokens of solid samples that a pack may hold, so that tokens can stay even."""
+        if self.lengths[self.fluid].sum() >= RESERVE_TOKENS * len(self.group):
+            return level - np.minimum(RESERVE_TOKENS, level // 2)
+        fullest = np.zeros_like(level)
+        np.maximum.at(fullest, self.group, self._loads(pack))
+        return fullest
 
     def _pour(self, pack: Int64, level: Int64, tight_tokens: int) -> bool:
         """Put the fluid where it is missing, in place; whether all of it fits. Longer groups first take a random share.
@@ -154,7 +162,9 @@ class _Work:
             taken = _pour_evenly(self.lengths[drawn], loads, int(level[group]), int(self.capacity[group]), tight_tokens)
             pack[drawn[taken >= 0]] = members[taken[taken >= 0]]
             left = left[pack[left] < 0]
-        return not left.size and bool(self._loads(pack).all())
+        left = left[np.argsort(-self.lengths[left], kind="stable")]
+        pack[left] = best_fit_into(self.lengths[left], self.capacity[self.group] - self._loads(pack))
+        return bool((pack >= 0).all() and self._loads(pack).all())
 
     def _loads(self, pack: Int64) -> Int64:
         """Tokens of each pack, of the samples that have one."""

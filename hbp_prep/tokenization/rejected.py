@@ -101,9 +101,9 @@ def check_rejected_fraction(path: Path, num_used_rows: Mapping[str, int], max_re
         if num_faulty > max_rejected_fraction * num_rows:
             table = "".join(f"\n  {count:>9,}  {kind[1]:<16}  e.g. {examples[kind]}" for kind, count in faults.items())
             raise DataError(
-                f"source {source!r}: {num_faulty:,} of {num_rows:,} rows ({num_faulty / num_rows:.1%}) cannot be used; at "
-                f"most {max_rejected_fraction:.1%} may be rejected (max_rejected_fraction). Mend the data, or allow more:"
-                f"{table}"
+                f"source {source!r}: {num_faulty:,} of {num_rows:,} rows ({num_faulty / num_rows:.1%}) cannot be used; "
+                f"at most {max_rejected_fraction:.1%} may be rejected (max_rejected_fraction). "
+                f"Mend the data, or allow more:{table}"
             )
 
 

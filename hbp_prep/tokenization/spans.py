@@ -14,7 +14,7 @@ A span reaches from behind an assistant turn's header to the end of its stop tex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NoReturn
+from typing import Any
 
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.reasons import Reason, RowRejected
@@ -77,7 +77,8 @@ class Renderer:
         """
         variables = conversation.template_kwargs
         if variables.get("tools") and not self._template.reads_tools:
-            raise RowRejected(Reason.TEMPLATE_ERROR, f"{self._template.name}: it would drop the row's tools in silence")
+            detail = f"{self._template.name} does not print the tools that the row has; use a template that does"
+            raise RowRejected(Reason.TEMPLATE_ERROR, detail)
         turns = [message for message in conversation.messages if message["role"] == "assistant"]
         if not turns:
             raise RowRejected(Reason.NO_LOSS_TOKENS, "no assistant message")
@@ -101,7 +102,7 @@ class Renderer:
         if all(wanted):
             return spans
         if len(spans) != len(turns):
-            _unproven(
+            raise _unproven(
                 f"{len(spans)} generation blocks for {len(turns)} turns; which of them are not trained is unknown"
             )
         if not any(wanted):
@@ -131,7 +132,7 @@ def _check_extras(shape: TurnShape, conversation: Conversation) -> None:
     for text in strings_in([values, conversation.template_kwargs]):
         for part in (shape.header, shape.stop):
             if part.strip() in text:
-                _unproven(f"text outside of the contents (tools, tool calls, reasoning) has {part.strip()!r}")
+                raise _unproven(f"text outside of the contents (tools, tool calls, reasoning) has {part.strip()!r}")
 
 
 def _plain_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str) -> list[Span] | None:
@@ -180,7 +181,7 @@ def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Convers
     others = [m for m in conversation.messages if m["role"] != "assistant" and (m["content"] or "").strip()]
     num_turns = sum(region.is_turn for region in regions)
     if num_turns != len(turns) or len(regions) - num_turns < len(others):
-        _unproven("a message, or a tool call, does not show in the rendered text exactly once")
+        raise _unproven("a message, or a tool call, does not show in the rendered text exactly once")
     return _locate(shape, text, regions, turns)
 
 
@@ -197,11 +198,11 @@ def _found_marks(
         try:
             marked = template.render(marked_messages, conversation.template_kwargs)
         except RowRejected as error:
-            _unproven(f"the template fails once contents are marked: {error.detail}")
+            raise _unproven(f"the template fails once contents are marked: {error.detail}") from error
         plain, found = take_out(marked, marks)
         if plain == text:
             return found
-    _unproven("the template prints a content otherwise once it is marked")
+    raise _unproven("the template prints a content otherwise once it is marked")
 
 
 def _marked(message: dict[str, Any], marks: Sequence[str], *, is_core: bool) -> dict[str, Any]:
@@ -253,9 +254,9 @@ def _regions(found: Sequence[tuple[str, int]], marks: Sequence[str]) -> list[_Re
             regions.append(_Region(True, None if opened is None else opened[1], position))
             opened = None
         else:
-            _unproven("messages overlap in the rendered text")
+            raise _unproven("messages overlap in the rendered text")
     if opened is not None:
-        _unproven("the end of a message does not show in the rendered text")
+        raise _unproven("the end of a message does not show in the rendered text")
     return regions
 
 
@@ -267,28 +268,30 @@ def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequ
     boundary = 0
     for region, limit in zip(regions, limits, strict=True):
         if region.first < boundary:
-            _unproven("another message lies inside an assistant turn")
+            raise _unproven("another message lies inside an assistant turn")
         if not region.is_turn:
             boundary = region.end
             continue
         turn = next(remaining)
         if region.start is None and (shape.header in turn["content"] or shape.stop in turn["content"]):
-            _unproven(f"assistant turn {len(spans)} is printed in part, and has a header or a stop token in its text")
+            raise _unproven(
+                f"assistant turn {len(spans)} is printed in part, and has a header or a stop token in its text"
+            )
         # Up to here the text must be free of a second header or a stop; a marked content may hold either.
         clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
         header = text.find(shape.header, boundary, clean_end)
         start = header + len(shape.header)
         if header < 0 or start > region.first:
-            _unproven(f"assistant turn {len(spans)} does not begin with the header {shape.header.strip()!r}")
+            raise _unproven(f"assistant turn {len(spans)} does not begin with the header {shape.header.strip()!r}")
         if text.find(shape.header, header + 1, clean_end) >= 0 or text.find(shape.stop, start, clean_end) >= 0:
-            _unproven(f"assistant turn {len(spans)} has a second header or a stop token in it")
+            raise _unproven(f"assistant turn {len(spans)} has a second header or a stop token in it")
         stop = text.find(shape.stop, region.end, limit)
         if stop < 0:
-            _unproven(f"assistant turn {len(spans)} does not end with {shape.stop!r}")
+            raise _unproven(f"assistant turn {len(spans)} does not end with {shape.stop!r}")
         boundary = stop + len(shape.stop)
         spans.append((start, boundary))
     return spans
 
 
-def _unproven(why: str) -> NoReturn:
-    raise RowRejected(Reason.SPANS_UNPROVEN, why)
+def _unproven(why: str) -> RowRejected:
+    return RowRejected(Reason.SPANS_UNPROVEN, why)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization.encoding import EncodedSample
+from hbp_prep.tokenization.encoding import EncodedSample, loss_mask
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
 from tests.unit.tokenization.building import (
     EOS,
@@ -87,7 +87,7 @@ def expected_mask(tokenizer: ChatTokenizer, text: str, spans: tuple[tuple[int, i
         inside = [at for at, (first, stop) in enumerate(offsets) if first < end and stop > start]
         for at in range(inside[0], inside[-1] + 1) if inside else ():
             mask[at] = True
-    return [False, *mask[1:]]
+    return [False, *mask[1:]][: len(mask)]
 
 
 def check_against_twin(tokenizer: ChatTokenizer, twin: ChatTokenizer, conversation: Conversation) -> bool:
@@ -143,6 +143,29 @@ def test_decoded_targets_are_what_the_assistant_said(
     assert trained == "".join(m["content"] + EOS for m in conversation.messages if m["role"] == "assistant")
     everything = "".join(tokenizer.token_texts(result.input_ids.tolist()))
     assert everything == tokenizer.render(conversation).text
+
+
+spans_of_any_kind = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=3)
+
+
+def check_any_spans(tokenizer: ChatTokenizer, text: str, cuts: list[tuple[int, int]]) -> None:
+    """Masks of spans that begin and end anywhere, even inside a character that is split or merged by the tokenizer."""
+    spans = tuple((start, min(start + length, len(text))) for start, length in cuts if start < len(text))
+    encoding = tokenizer._tokenizer.encode(text, add_special_tokens=False)
+    assert loss_mask(encoding, spans).tolist() == expected_mask(tokenizer, text, spans)
+
+
+@given(text=nasty_text | st.text(max_size=30), cuts=spans_of_any_kind)
+@MANY
+def test_masks_of_any_spans(twins: dict[str, TwinPair], text: str, cuts: list[tuple[int, int]]) -> None:
+    check_any_spans(twins["tulu3"][0], text, cuts)
+
+
+@pytest.mark.real
+@given(text=nasty_text | st.text(max_size=30), cuts=spans_of_any_kind)
+@MANY
+def test_masks_of_any_spans_with_real_tokenizers(real: TwinPair, text: str, cuts: list[tuple[int, int]]) -> None:
+    check_any_spans(real[0], text, cuts)
 
 
 def with_twin(shared_data: Path, name: str, make_twin: Callable[[str], str], folder: Path) -> TwinPair:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from hbp_prep import files
 from hbp_prep.manifest.document import write_manifest
 from hbp_prep.manifest.schema import Manifest
+from hbp_prep.manifest.verify import examine
 
 Rows = list[dict[str, Any]]
 
@@ -33,6 +34,11 @@ def edit_rows(path: Path, edit: Callable[[Rows], object]) -> None:
         )
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def failed(out: Path, **options: Any) -> dict[str, str]:
+    """The checks that do not pass, with what they found."""
+    return {check.name: check.detail for check in examine(out, **options).checks if not check.ok}
 
 
 def manifest_dict(out: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Small plans and the one checker that every kind of plan must pass."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def check_plan(plan: Plan, given: Samples) -> None:
         assert sorted(members) == list(range(len(packs))), "every pack once per epoch"
 
     steps = schedule.step.tolist()
-    assert steps[0] == 0 and all(b - a in (0, 1) for a, b in zip(steps, steps[1:], strict=False)), "no gaps"
+    assert steps[0] == 0 and all(b - a in (0, 1) for a, b in itertools.pairwise(steps)), "no gaps"
     for step in range(steps[-1] + 1):
         inside = [index for index, value in enumerate(steps) if value == step]
         assert len(inside) <= settings.micro_steps_per_step

@@ -17,6 +17,7 @@ from hbp_prep.sharding.shards import write_shards
 from hbp_prep.tokenization.encoding import EncodedSample
 from hbp_prep.tokenization.store import UnitWriter, unit_path
 from hbp_prep.tokenization.table import SampleTable
+from tests.unit.manifest.forging import edit_rows
 from tests.unit.sharding.building import FINGERPRINT, Stopped, Work, contents, prepare, stopped_at_commit, write
 
 
@@ -86,6 +87,20 @@ def test_shards_of_another_fingerprint_or_size_are_written_again(work, tmp_path)
     assert contents(tmp_path / "shards") == contents(tmp_path / "fresh" / "shards")
     larger = only_shards(tmp_path, work, shard_tokens=10**6)
     assert [shard.entry.path for shard in larger] == ["shards/L64/part-00000.arrow", "shards/L256/part-00000.arrow"]
+
+
+@pytest.mark.parametrize("column", ["pack_id", "num_tokens"])
+def test_a_shard_with_as_many_other_packs_is_written_again(work, tmp_path, column):
+    first = only_shards(tmp_path, work)
+    edit_rows(tmp_path / first[1].entry.path, lambda rows: [row.update({column: row[column] + 1}) for row in rows])
+    assert only_shards(tmp_path, work) == first
+
+
+def test_strays_in_the_schedule_go(work, unbroken, tmp_path):
+    (tmp_path / "schedule").mkdir()
+    (tmp_path / "schedule" / "old.arrow").write_bytes(b"x")
+    write(tmp_path, work)
+    assert contents(tmp_path) == unbroken
 
 
 def test_an_old_manifest_goes_first(work, tmp_path):

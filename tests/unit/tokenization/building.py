@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.tokenization.encoding import EncodedSample
@@ -25,7 +25,7 @@ def write_folder(
     merges: tuple[tuple[str, str], ...] = (),
     nfc: bool = False,
 ) -> Path:
-    """A byte-level tokenizer: one token a byte, but for ``merges`` and the special tokens."""
+    """A byte-level tokenizer: one token a byte, but for ``merges`` and special tokens. It would put BOS in front."""
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet()) + ["".join(pair) for pair in merges]
     vocabulary = {symbol: index for index, symbol in enumerate(symbols)}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(merges)))
@@ -34,6 +34,8 @@ def write_folder(
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in SPECIALS])
+    bos_id = tokenizer.token_to_id(BOS)
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, bos_id)])
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     config = {"bos_token": BOS, "eos_token": eos, "chat_template": template}

@@ -73,6 +73,7 @@ def test_bos_of_the_template_comes_once(with_template: WithTemplate) -> None:
     ids = encode(tokenizer, TWO_TURNS).input_ids.tolist()
     assert ids.count(tokenizer.info["bos_id"]) == 1
     assert ids[0] == tokenizer.info["bos_id"]
+    assert encode(with_template(PLAIN), TWO_TURNS).input_ids.tolist() == ids[1:]
     marked = with_template(
         "{% for m in messages %}{% generation %}{{ m.content + eos_token }}{% endgeneration %}{% endfor %}"
     )
@@ -139,6 +140,13 @@ def test_history_that_the_template_strips(with_template: WithTemplate) -> None:
     assert trained_text(tokenizer, row, "#") == f"one{EOS}#two{EOS}"
     hidden = chat(("user", "q"), ("assistant", f"<think>hm</think>one{EOS}"))
     assert rejection(tokenizer, hidden).reason is Reason.SPANS_UNPROVEN
+
+
+def test_empty_answer_behind_a_stripped_thought(with_template: WithTemplate) -> None:
+    """White space that the template strips together with the thought."""
+    tokenizer = with_template(PLAIN.replace("m.content", "m.content.split('</think>')[-1].lstrip('\\n')"))
+    row = chat(("user", "q"), ("assistant", "<think>hm</think>\n\n"))
+    assert trained_text(tokenizer, row) == EOS
 
 
 def test_illegal_prefixes_are_never_rendered(with_template: WithTemplate) -> None:
@@ -224,7 +232,8 @@ def test_generation_marks_that_leave_something_out_are_refused(
 
 
 TOOLS = (
-    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role + ': ' + (m.content or '') }}"
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+    "{% for m in messages %}{{ m.role + ': ' + (m.content or '') }}"
     "{% for c in m.tool_calls or [] %}{% set f = c.function or c %}{{ '[' + f.name + ' ' }}"
     "{% if f.arguments is string %}{{ f.arguments }}{% else %}{{ f.arguments | tojson }}{% endif %}]{% endfor %}"
     "{{ eos_token }}{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
@@ -274,7 +283,8 @@ def test_what_a_template_would_drop_rejects_the_row(with_template: WithTemplate)
 def test_turn_without_its_own_stop_is_rejected(with_template: WithTemplate) -> None:
     """The stop behind another message must not be taken for the turn's own."""
     tokenizer = with_template(
-        "{% for m in messages %}{{ m.role + ': ' + m.content + ('' if 'call' in m.content else eos_token) }}{% endfor %}"
+        "{% for m in messages %}{{ m.role + ': ' + m.content + ('' if 'call' in m.content else eos_token) }}"
+        "{% endfor %}"
         "{% if add_generation_prompt %}assistant: {% endif %}"
     )
     row = chat(("user", "q"), ("assistant", "call"), ("user", "r"), ("assistant", "b"))
@@ -284,12 +294,33 @@ def test_turn_without_its_own_stop_is_rejected(with_template: WithTemplate) -> N
 def test_turn_without_its_own_header_is_rejected(with_template: WithTemplate) -> None:
     """Not even where another message has the header's text in it."""
     tokenizer = with_template(
-        "{% for m in messages %}{{ '' if m.role == 'assistant' and 'bare' in m.content else m.role + ': ' }}{{ m.content + eos_token }}{% endfor %}"
+        "{% for m in messages %}{{ '' if m.role == 'assistant' and 'bare' in m.content else m.role + ': ' }}"
+        "{{ m.content + eos_token }}{% endfor %}"
         "{% if add_generation_prompt %}assistant: {% endif %}"
     )
     for question in ("q", "assistant: ", f"assistant: bare{EOS}"):
         row = chat(("user", question), ("assistant", "bare"))
         assert "does not begin with the header" in rejection(tokenizer, row).detail
+
+
+@pytest.mark.parametrize("thought", ["", "<think>hm</think>"])
+def test_header_in_the_turn_itself_is_not_its_header(with_template: WithTemplate, thought: str) -> None:
+    tokenizer = with_template(
+        "{% for m in messages %}{{ '' if m.role == 'assistant' and 'bare' in m.content else m.role + ': ' }}"
+        "{{ m.content.split('</think>')[-1] }}{% for c in m.tool_calls or [] %}{{ c.name }}{% endfor %}{{ eos_token }}"
+        "{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    turn = {"role": "assistant", "content": f"{thought}bare assistant: yes"}
+    assert rejection(tokenizer, chat(("user", "q"), turn)).reason is Reason.SPANS_UNPROVEN
+    called = {**turn, "tool_calls": [{"name": "f", "arguments": {}}]}
+    assert rejection(tokenizer, chat(("user", "q"), called)).reason is Reason.SPANS_UNPROVEN
+
+
+def test_turn_with_a_stop_inside_is_rejected(with_template: WithTemplate) -> None:
+    tokenizer = with_template(TOOLS.replace("' }}{% if f", "' + eos_token }}{% if f"))
+    calls = [{"name": "f", "arguments": {}}] * 2
+    turn = {"role": "assistant", "content": "", "tool_calls": calls}
+    assert "a stop token in it" in rejection(tokenizer, chat(("user", "q"), turn)).detail
 
 
 @pytest.mark.parametrize("content", [None, 3, ["part"]])

@@ -49,10 +49,10 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def scan(work: Path, *, weight: float = 1.0, limit: int | None = None) -> Corpus:
+def scan(work: Path, *, weight: float = 1.0, limit: int | None = None, mixed_weight: float = 1.0) -> Corpus:
     sources = [
         SourceSpec(name="good", paths=(str(work / "good.jsonl"),), weight=weight, limit=limit),
-        SourceSpec(name="mixed", paths=(str(work / "mixed.jsonl"),)),
+        SourceSpec(name="mixed", paths=(str(work / "mixed.jsonl"),), weight=mixed_weight),
     ]
     return scan_corpus(sources, unit_bytes=UNIT_BYTES)[0]
 
@@ -193,6 +193,9 @@ def test_anything_that_matters_is_tokenised_anew(work: Path) -> None:
     assert reused(corpus, chat_template="chatml") == 0
     write_folder(work / "tokenizer", merges=(("a", "a"),))
     assert reused(corpus, chat_template="chatml") == 0
+    text = (work / "good.jsonl").read_text()
+    (work / "good.jsonl").write_text(text.replace('"q"', '"r"', 1))
+    assert reused(scan(work), chat_template="chatml") < num_units
     with open(work / "good.jsonl", "a") as handle:
         handle.write(row(99) + "\n")
     changed = scan(work)
@@ -235,6 +238,15 @@ def test_rows_that_are_not_selected_are_listed_by_their_line(
     lines = [line["row"] for line in left_out] + table.row[table.source == 0].tolist()
     assert sorted(json.loads(text[line])["id"] for line in lines) == list(range(40))
     assert table.num_rows + len(rejected_lines(work)) == summary.num_rows
+
+
+def test_rejected_rows_come_in_the_order_of_the_files(work: Path) -> None:
+    corpus = scan(work, weight=0.5, mixed_weight=0.5)
+    tokenize(work, corpus)
+    table_of(work, corpus)
+    lines = [(line["file"], line["row"]) for line in rejected_lines(work)]
+    assert lines == sorted(lines)
+    assert len(set(lines)) == len(lines) > 23
 
 
 def test_rows_used_more_than_once_are_consecutive_samples(work: Path) -> None:
@@ -306,7 +318,7 @@ def test_too_short_rows_are_listed(work: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"over_length": "cut"}, {"min_tokens": 0}, {"min_tokens": 1001}])
 def test_contradictory_limits_are_refused(work: Path, changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="over_length|min_tokens"):
+    with pytest.raises(ConfigError, match=r"over_length|min_tokens"):
         table_of(work, scan(work), **changes)
 
 
@@ -318,7 +330,7 @@ def test_store_of_other_rows_is_refused(work: Path) -> None:
 
 
 def test_rejected_fraction(work: Path) -> None:
-    """Pitfall 19: each source counts by itself, without rows left out by weight or length; the message has one example of every reason."""
+    """Pitfall 19: every source by itself, without rows left out by weight or length; an example of every reason."""
     corpus = scan(work, weight=0.5)
     tokenize(work, corpus)
     table = table_of(work, corpus)
