@@ -42,12 +42,16 @@ def imbalance_bounds(spec: PlanSpec, samples: Samples, num_micro_steps: int) -> 
     led by a sample of length b, costs at most b^2 + r * min(r, b), r = pack_length - b: the samples that share the room
     r are no longer than b. So the loss is at least the sum of max(0, a^2 - cost) over the next longest leaders. The
     packing group is the one (of those that can hold the sample) for which this is least.
+
+    wABR is W / (W + M), W being the sum over micro-steps of largest - mean cost, and M that of mean costs: W is at least
+    this micro-step's, loss / its DP size, and M at most all attention work / the smallest DP size.
     """
     total = float(np.square(samples.num_tokens.astype(np.float64)).sum())
+    fewest_ranks = min(spec.dp_size(index) for index in range(len(spec.groups)))
     most_ranks = max(spec.dp_size(index) for index in range(len(spec.groups)))
     num_longest = min(most_ranks, len(samples))
     longest = np.sort(np.partition(samples.num_tokens, -num_longest)[-num_longest:])[::-1].astype(np.float64)
-    losses, shares = [], []
+    waits, shares = [], []
     for index, group in enumerate(spec.groups):
         if group.pack_length < longest[0]:
             continue
@@ -56,6 +60,6 @@ def imbalance_bounds(spec: PlanSpec, samples: Samples, num_micro_steps: int) -> 
         room = group.pack_length - leaders
         at_most = np.minimum(leaders**2 + room * np.minimum(room, leaders), longest[0] ** 2)
         loss = float((longest[0] ** 2 - at_most).sum())
-        losses.append(loss)
+        waits.append(loss / dp_size)
         shares.append(loss / (dp_size * longest[0] ** 2))
-    return min(shares) / num_micro_steps, min(losses) / (min(losses) + total)
+    return min(shares) / num_micro_steps, min(waits) / (min(waits) + total / fewest_ranks)

@@ -42,7 +42,7 @@ def loss_mask(encoding: Encoding, spans: Sequence[Span]) -> NDArray[np.bool_]:
     """bool[n]: for every span, all tokens from the first to the last that has a character of it.
 
     This is the rule of transformers' ``return_assistant_tokens_mask``, completed for characters that are split over
-    several tokens (all of them count) and for characters that a normaliser has merged away (their neighbour counts).
+    several tokens (all of them count) and for edges at characters that a normaliser has merged into others.
     """
     mask = np.zeros(len(encoding), np.bool_)
     for span in spans:

@@ -4,6 +4,7 @@ Cost: see ``encoding``; rows that are not selected are not rendered. Memory of a
 128K, one unit's tokens and one batch of encodings included.
 """
 
+import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -127,8 +128,9 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
     Raises:
         DataError: the input file or the tokenizer has changed since the run began, or the result cannot be written.
     """
-    # One thread per worker: with its own threads in every worker the library is half as fast (measured, 2 cores).
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if multiprocessing.parent_process() is not None:
+        # Workers fill the cores already: a pool of the library's own threads in each would only crowd them.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer = _tokenizer(task.spec, task.tokenizer_fingerprint)
     selected = selected_rows(task.source, task.num_rows_of_source, task.seed, task.unit)
     writer = UnitWriter()

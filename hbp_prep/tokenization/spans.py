@@ -140,7 +140,7 @@ def _plain_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str)
     spans: list[Span] = []
     cursor = 0
     for message in messages:
-        content = message["content"]
+        content = message.get("content")
         if content is None or message.get("tool_calls"):
             return None
         core = content.strip()
@@ -178,7 +178,7 @@ def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Convers
     found = _found_marks(template, conversation, text, marks)
     regions = _regions(found, marks)
     turns = [message for message in conversation.messages if message["role"] == "assistant"]
-    others = [m for m in conversation.messages if m["role"] != "assistant" and (m["content"] or "").strip()]
+    others = [m for m in conversation.messages if m["role"] != "assistant" and (m.get("content") or "").strip()]
     num_turns = sum(region.is_turn for region in regions)
     if num_turns != len(turns) or len(regions) - num_turns < len(others):
         raise _unproven("a message, or a tool call, does not show in the rendered text exactly once")
@@ -212,7 +212,7 @@ def _marked(message: dict[str, Any], marks: Sequence[str], *, is_core: bool) -> 
     the first call's.
     """
     turn_start, turn_end, other_start, other_end = marks
-    content = message["content"] or ""
+    content = message.get("content") or ""
     core = content.strip()
     lead = content[: len(content) - len(content.lstrip())] if is_core else ""
     trail = content[len(lead) + len(core) :] if is_core else ""
@@ -273,10 +273,8 @@ def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequ
             boundary = region.end
             continue
         turn = next(remaining)
-        if region.start is None and (shape.header in turn["content"] or shape.stop in turn["content"]):
-            raise _unproven(
-                f"assistant turn {len(spans)} is printed in part, and has a header or a stop token in its text"
-            )
+        if region.start is None:
+            _check_partly_printed(shape, turn)
         # Up to here the text must be free of a second header or a stop; a marked content may hold either.
         clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
         header = text.find(shape.header, boundary, clean_end)
@@ -291,6 +289,15 @@ def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequ
         boundary = stop + len(shape.stop)
         spans.append((start, boundary))
     return spans
+
+
+def _check_partly_printed(shape: TurnShape, turn: dict[str, Any]) -> None:
+    """A turn whose beginning is not printed may lack text of its content only, and no text like a turn's edge."""
+    content = turn.get("content") or ""
+    if not content.strip():
+        raise _unproven("the beginning of an assistant turn does not show in the rendered text")
+    if shape.header in content or shape.stop in content:
+        raise _unproven("an assistant turn is printed in part, and has a header or a stop token in its text")
 
 
 def _unproven(why: str) -> RowRejected:

@@ -8,7 +8,6 @@ import json
 import mmap
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -160,7 +159,7 @@ class StoredUnit:
         bits = np.unpackbits(self._mask_bits[first_byte : (stop + 7) // 8], bitorder="little")
         return bits[start - 8 * first_byte : stop - 8 * first_byte].view(np.bool_)
 
-    @cached_property
+    @property
     def original_ids(self) -> pa.StringArray:
         """The rows' own ids, null where a row has none."""
         return self.batch.column("original_id")

@@ -12,6 +12,9 @@ from numba import njit
 
 from hbp_prep.planning.types import Float64, Int64
 
+RELOCATE, SWAP_NEAR = 0.3, 0.6
+"""Shares of the moves; the rest swaps any two."""
+
 
 @njit(cache=True)
 def _random(state):  # type: ignore[no-untyped-def]
@@ -46,95 +49,97 @@ def _score(pack_cost, start, stop, variance_weight):  # type: ignore[no-untyped-
 
 
 @njit(cache=True)
+def _propose(state, pack_of_item, num_packs, num_octaves):  # type: ignore[no-untyped-def]
+    """A random move: (item, its new pack, the item that takes its place or -1); the new pack is -1 where none came."""
+    num_items = pack_of_item.size
+    item = int(_random(state) * num_items)
+    kind = _random(state)
+    if kind < RELOCATE:
+        return item, int(_random(state) * num_packs), -1
+    if kind < RELOCATE + SWAP_NEAR:
+        distance = int((1.0 + _random(state)) * (1 << int(_random(state) * num_octaves)))
+        other = item + distance if _random(state) < 0.5 else item - distance
+        if other < 0 or other >= num_items:
+            return item, -1, -1
+    else:
+        other = int(_random(state) * num_items)
+    return item, pack_of_item[other], other
+
+
+@njit(cache=True)
+def _fits(lengths, loads, limits, longest, item, here, there, other):  # type: ignore[no-untyped-def]
+    """Whether both packs may hold what the move gives them."""
+    tokens = lengths[item]
+    if lengths[item] > longest[there]:
+        return False
+    if other >= 0:
+        if lengths[other] > longest[here]:
+            return False
+        tokens -= lengths[other]
+    if tokens > 0:
+        return loads[there] + tokens <= limits[there]
+    return tokens == 0 or loads[here] - tokens <= limits[here]
+
+
+@njit(cache=True)
+def _num_halvings(hot, cold):  # type: ignore[no-untyped-def]
+    number = 0
+    while hot > cold:
+        hot *= 0.5
+        number += 1
+    return number
+
+
+@njit(cache=True)
 def _anneal(  # type: ignore[no-untyped-def]
     lengths, costs, pack_of_item, loads, pack_cost, limits, longest, starts, num_moves, hot, cold, variance_weight, seed
 ):
-    num_items = lengths.size
-    num_packs = loads.size
     state = np.array([np.uint64(seed) * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)], dtype=np.uint64)
-    step_of_pack = np.empty(num_packs, dtype=np.int64)
+    step_of_pack = np.empty(loads.size, dtype=np.int64)
     scores = np.empty(starts.size - 1)
     for step in range(starts.size - 1):
         step_of_pack[starts[step] : starts[step + 1]] = step
         scores[step] = _score(pack_cost, starts[step], starts[step + 1], variance_weight)
-    current = scores.sum()
-    best = current
+    best = current = scores.sum()
     best_packs = pack_of_item.copy()
+    at_best = False  # whether the present state is the best, not copied yet
     temperature = hot
-    num_halvings = 1
-    while temperature > cold:
-        temperature *= 0.5
-        num_halvings += 1
-    moves_per_temperature = max(1, num_moves // num_halvings)
-    temperature = hot
-    num_octaves = 1
-    while (2 << num_octaves) < num_items:
-        num_octaves += 1
-    improved = False
+    moves_per_temperature = max(1, num_moves // (_num_halvings(hot, cold) + 1))
+    num_octaves = max(1, _num_halvings(lengths.size, 2))
     for move in range(num_moves):
         if move and move % moves_per_temperature == 0:
             temperature *= 0.5
-        item = int(_random(state) * num_items)
+        item, there, other = _propose(state, pack_of_item, loads.size, num_octaves)
         here = pack_of_item[item]
-        other = -1
-        kind = _random(state)
-        if kind < 0.3:
-            there = int(_random(state) * num_packs)
-        else:
-            if kind < 0.9:
-                distance = int((1.0 + _random(state)) * (1 << int(_random(state) * num_octaves)))
-                other = item + distance if _random(state) < 0.5 else item - distance
-                if other < 0 or other >= num_items:
-                    continue
-            else:
-                other = int(_random(state) * num_items)
-            there = pack_of_item[other]
-        if here == there:
+        if there < 0 or there == here or not _fits(lengths, loads, limits, longest, item, here, there, other):
             continue
-        tokens = lengths[item]
-        cost = costs[item]
-        if other >= 0:
-            tokens -= lengths[other]
-            cost -= costs[other]
-            if lengths[other] > longest[here]:
-                continue
-        if lengths[item] > longest[there]:
-            continue
-        if tokens > 0 and loads[there] + tokens > limits[there]:
-            continue
-        if tokens < 0 and loads[here] - tokens > limits[here]:
-            continue
-        step_here = step_of_pack[here]
-        step_there = step_of_pack[there]
+        cost = costs[item] - (costs[other] if other >= 0 else 0.0)
         pack_cost[here] -= cost
         pack_cost[there] += cost
-        new_here = _score(pack_cost, starts[step_here], starts[step_here + 1], variance_weight)
-        change = new_here - scores[step_here]
-        new_there = new_here
-        if step_there != step_here:
-            new_there = _score(pack_cost, starts[step_there], starts[step_there + 1], variance_weight)
-            change += new_there - scores[step_there]
+        u, v = step_of_pack[here], step_of_pack[there]
+        score_u = _score(pack_cost, starts[u], starts[u + 1], variance_weight)
+        score_v = score_u if u == v else _score(pack_cost, starts[v], starts[v + 1], variance_weight)
+        change = score_u - scores[u] if u == v else score_u - scores[u] + score_v - scores[v]
         if change > temperature * _boldness(_random(state)):
             pack_cost[here] += cost
             pack_cost[there] -= cost
             continue
-        if improved and change > 0:  # leaving the best state so far: remember it
+        if at_best and change > 0:
             best_packs[:] = pack_of_item
-            improved = False
+            at_best = False
+        tokens = lengths[item] - (lengths[other] if other >= 0 else 0)
         loads[here] -= tokens
         loads[there] += tokens
         pack_of_item[item] = there
         if other >= 0:
             pack_of_item[other] = here
-        scores[step_here] = new_here
-        scores[step_there] = new_there
+        scores[u], scores[v] = score_u, score_v
         current += change
         if current < best:
             best = current
-            improved = True
-    if not improved:
+            at_best = True
+    if not at_best:
         pack_of_item[:] = best_packs
-    return best
 
 
 def anneal(

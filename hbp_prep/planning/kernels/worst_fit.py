@@ -24,9 +24,8 @@ def _sift_down(heap, loads, root):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _worst_fit_into(lengths, loads, level, capacity):  # type: ignore[no-untyped-def]
+def _worst_fit_into(lengths, loads, heap, level, capacity):  # type: ignore[no-untyped-def]
     bin_of_item = np.full(lengths.size, -1, dtype=np.int64)
-    heap = np.argsort(loads)  # ascending, so a heap
     for item in range(lengths.size):
         emptiest = heap[0]
         limit = level if loads[emptiest] > 0 else capacity
@@ -51,4 +50,5 @@ def worst_fit_into(lengths: Int64, loads: Int64, level: int, capacity: int) -> I
     Returns:
         int64[n]: the bin of each item, or -1 where it was not put anywhere.
     """
-    return _worst_fit_into(lengths, loads, level, capacity)
+    heap = np.argsort(loads, kind="stable")  # ascending, so a heap
+    return _worst_fit_into(lengths, loads, heap, level, capacity)

@@ -75,6 +75,13 @@ def test_too_few_samples_for_the_ranks() -> None:
         naive_baseline(spec([(1024, 1)], 8), samples([100] * 7), COST)
 
 
+def test_as_many_samples_as_packs_is_one_each() -> None:
+    """Next fit leaves two packs empty and two with a pair; an empty pack must not take both."""
+    for seed in range(20):
+        plan = planned(spec([(112, 1)], 8, strategy="random", seed=seed), [33, 98] * 4)
+        assert np.diff(plan.packs.offsets).tolist() == [1] * 8
+
+
 def test_three_groups() -> None:
     lengths = np.concatenate([skewed(3000, 30), np.full(40, 9000)])
     plan = planned(spec([(4096, 1), (16_384, 2), (131_072, 8)], 16), lengths)
@@ -120,3 +127,10 @@ def test_an_exact_solver_saves_a_long_micro_step() -> None:
 def test_every_strategy_on_a_mixed_corpus(strategy: str) -> None:
     plan = planned(spec([(4096, 1), (131_072, 8)], 16, strategy=strategy), skewed(4000, 30))
     assert plan.metrics["cr"] - plan.metrics["cr_floor"] < 0.15
+
+
+def test_samples_that_go_up_pass_by_a_group_that_is_settled() -> None:
+    """The middle group keeps 8 of 9 samples; then the 6 short ones, too few for 8 ranks, go to the longest group."""
+    plan = planned(spec([(100, 1), (200, 1), (704, 8)], 8), [200] * 9 + [100] * 6)
+    assert micro_steps(plan) == [0, 1, 2]
+    assert [group["num_samples"] for group in plan.metrics["packing_groups"]] == [0, 8, 7]

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError
 from hbp_prep.reasons import Reason, RowRejected
+from hbp_prep.tokenization.encoding import loss_mask
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
 from tests.unit.tokenization.building import EOS, chat, encode, load, trained_text, write_folder
 
@@ -323,6 +325,13 @@ def test_turn_with_a_stop_inside_is_rejected(with_template: WithTemplate) -> Non
     assert "a stop token in it" in rejection(tokenizer, chat(("user", "q"), turn)).detail
 
 
+def test_calls_of_which_one_is_dropped(with_template: WithTemplate) -> None:
+    tokenizer = with_template(TOOLS.replace("m.tool_calls or []", "(m.tool_calls or [])[-1:]"))
+    calls = [{"name": name, "arguments": {}} for name in ("f", "g")]
+    turn = {"role": "assistant", "tool_calls": calls}
+    assert "does not show" in rejection(tokenizer, chat(("user", "q"), turn)).detail
+
+
 @pytest.mark.parametrize("content", [None, 3, ["part"]])
 def test_contents_that_are_no_strings(tulu3: ChatTokenizer, content: object) -> None:
     assert rejection(tulu3, chat(("user", content), ("assistant", "a"))).reason is Reason.BAD_CONTENT
@@ -359,6 +368,23 @@ def test_characters_that_are_split_or_merged(tmp_path: Path, nfc: bool, content:
     tokenizer = load(write_folder(tmp_path / "t", nfc=nfc), "tulu3")
     expected = unicodedata.normalize("NFC", content) if nfc else content
     assert trained_text(tokenizer, chat(("user", content), ("assistant", content))) == expected + EOS
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ((2, 4), [0, 0, 0, 1]),
+        ((1, 3), [0, 1, 1, 0]),
+        ((1, 2), [0, 1, 1, 0]),
+        ((2, 3), [0, 0, 0, 0]),
+        ((0, 4), [0, 1, 1, 1]),
+    ],
+)
+def test_edges_at_a_character_that_was_merged_away(tmp_path: Path, span: tuple[int, int], expected: list[int]) -> None:
+    """``a``, ``e`` with an accent of its own, ``b``; the middle two become one character of two bytes."""
+    tokenizer = Tokenizer.from_file(str(write_folder(tmp_path / "t", nfc=True) / "tokenizer.json"))
+    encoding = tokenizer.encode("ae\u0301b", add_special_tokens=False)
+    assert loss_mask(encoding, [span]).tolist() == [bool(flag) for flag in expected]
 
 
 def test_batches_keep_order_and_do_not_change_results(tulu3: ChatTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
