@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 from hbp_prep.errors import DataError
 
 TEMP_SUFFIX = ".tmp"
+_TEMP_NAME = re.compile(rf".+\.\d+{re.escape(TEMP_SUFFIX)}", re.DOTALL)
 _CHUNK_BYTES = 1 << 20
 
 
@@ -90,4 +92,5 @@ def sha256_file(path: Path | str) -> str:
 def remove_stray_temps(folder: Path) -> None:
     """Remove what an interrupted :func:`atomic_write` left anywhere below ``folder``."""
     for stray in folder.rglob(f"*{TEMP_SUFFIX}"):
-        stray.unlink(missing_ok=True)
+        if _TEMP_NAME.fullmatch(stray.name) and not stray.is_dir():
+            stray.unlink(missing_ok=True)

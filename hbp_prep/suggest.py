@@ -8,4 +8,6 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` where a known name is near, else ``"; known: a, b, c"``."""
     names = sorted(known)
     near = get_close_matches(wrong, names, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if names else ""

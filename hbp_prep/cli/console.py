@@ -68,6 +68,10 @@ class ErrorsAsSentences(click.Group):
         except HbpError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            click.echo(f"Error: {where}{error.strerror or error}", err=True)
+            ctx.exit(HbpError.exit_code)
         except KeyboardInterrupt:
             click.echo("Interrupted. What was finished is kept; continue a run with --resume.", err=True)
             ctx.exit(INTERRUPTED_EXIT_CODE)

@@ -15,9 +15,9 @@ import orjson
 from numpy.typing import NDArray
 
 from hbp_prep.corpus import parquet
-from hbp_prep.corpus.formats import RowFormat, rename_columns, row_format
+from hbp_prep.corpus.formats import PREFERENCE_COLUMNS, RowFormat, is_preference_pair, rename_columns, row_format
 from hbp_prep.corpus.rowstream import MAX_ROW_BYTES, RowStream, read_rows
-from hbp_prep.corpus.types import Conversation, CorpusFile, SourceSpec, Unit
+from hbp_prep.corpus.types import Conversation, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.errors import DataError
 from hbp_prep.reasons import Reason, RowRejected
 
@@ -47,7 +47,8 @@ def read_unit(
 
 def columns_to_read(row_format_of_file: RowFormat, source: SourceSpec) -> set[str]:
     """The file's names of the columns that the row format reads."""
-    return {source.columns.get(name, name) for name in row_format_of_file.columns}
+    names = {*row_format_of_file.columns, *(PREFERENCE_COLUMNS if source.format == "auto" else ())}
+    return {source.columns.get(name, name) for name in names}
 
 
 def read_values(
@@ -57,7 +58,7 @@ def read_values(
 
     ``columns`` are read of Parquet files; rows of JSON files come whole.
     """
-    _check_size(file)
+    _check_unchanged(file)
     rows = _parquet_rows(file, unit, columns) if file.file_format == "parquet" else _json_rows(file, unit)
     index = -1
     for index, (number, row) in enumerate(rows):
@@ -69,11 +70,15 @@ def read_values(
         raise DataError(
             f"{file.path} has changed since it was scanned (other rows than then); run again from the start"
         )
+    _check_unchanged(file)
 
 
 def _convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
     try:
-        return row_format_of_file.convert(rename_columns(row, source.columns))
+        row = rename_columns(row, source.columns)
+        if source.format == "auto" and is_preference_pair(row):
+            return RowRejected(Reason.BAD_ROW, "preference data; to train on it all the same, name the source's format")
+        return row_format_of_file.convert(row)
     except RowRejected as rejected:
         return rejected
 
@@ -137,13 +142,13 @@ def _lone_surrogate(row: bytes) -> str | None:
     return None
 
 
-def _check_size(file: CorpusFile) -> None:
+def _check_unchanged(file: CorpusFile) -> None:
     try:
-        size_bytes = os.stat(file.path).st_size
+        now = FileSignature.of(os.stat(file.path))
     except OSError as error:
         raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
-    if size_bytes != file.size_bytes:
+    if now.size_bytes != file.size_bytes or file.signature not in (None, now):
         raise DataError(
-            f"{file.path} has changed since it was scanned ({size_bytes:,} bytes now, {file.size_bytes:,} then); "
+            f"{file.path} has changed since it was scanned ({now.size_bytes:,} bytes now, {file.size_bytes:,} then); "
             "run again from the start"
         )

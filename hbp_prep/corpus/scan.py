@@ -23,7 +23,7 @@ from hbp_prep.corpus import parquet
 from hbp_prep.corpus.detect import check_format_settings, detect_formats
 from hbp_prep.corpus.paths import file_format_of_suffix, source_files
 from hbp_prep.corpus.rowstream import RowStream, read_chunks
-from hbp_prep.corpus.types import Corpus, CorpusFile, SourceSpec, Unit
+from hbp_prep.corpus.types import Corpus, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.errors import DataError
 from hbp_prep.progress import NoProgress, Progress, track
 
@@ -34,16 +34,6 @@ _JSON_BLANK = b" \t\r\n"
 
 UnitSpan = tuple[int, int, int, int]
 MapTasks = Callable[[Callable[[str], "FileScan"], Iterable[str]], Iterator["FileScan"]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileSignature:
-    """What the file system says of a file; equal signatures are taken for equal bytes."""
-
-    size_bytes: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +131,14 @@ def scan_file(path: str, unit_bytes: int = UNIT_BYTES) -> FileScan:
     """
     try:
         with open(path, "rb") as handle:
-            signature = _signature(os.fstat(handle.fileno()))
+            signature = FileSignature.of(os.fstat(handle.fileno()))
             if file_format_of_suffix(path) == "parquet":
                 file_format, checksum = "parquet", _checksum(handle)
                 units = [(start, stop, start, stop - start) for start, stop in parquet.row_ranges(path, unit_bytes)]
             else:
                 file_format, begin = _text_format(handle, path)
                 checksum, units = _scan_text(handle, file_format, begin, signature.size_bytes, unit_bytes)
-        changed = _signature(os.stat(path)) != signature
+        changed = FileSignature.of(os.stat(path)) != signature
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
     if changed:
@@ -173,7 +163,7 @@ def _scan_files(
     to_read = []
     total_bytes = 0
     for path in paths:
-        signature = _signature(os.stat(path))
+        signature = FileSignature.of(os.stat(path))
         if path in earlier and earlier[path].signature == signature:
             scans[path] = earlier[path]
         else:
@@ -240,12 +230,6 @@ def _checksum(handle: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _signature(status: os.stat_result) -> FileSignature:
-    return FileSignature(
-        size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns, inode=status.st_ino
-    )
-
-
 def _formats_of_files(source: SourceSpec, scans: Sequence[FileScan]) -> tuple[list[str], str]:
     """Each file's row format, and what to tell the user of how it was found."""
     with_rows = [scan for scan in scans if scan.units]
@@ -271,6 +255,7 @@ def _corpus_file(scan: FileScan, source: int, row_format: str) -> CorpusFile:
         row_format=row_format,
         size_bytes=scan.signature.size_bytes,
         sha256=scan.sha256,
+        signature=scan.signature,
         num_rows=scan.num_rows,
     )
 

@@ -1,5 +1,6 @@
 """What the corpus room hands on: sources, files, units of work, conversations."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,23 @@ class SourceSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FileSignature:
+    """What the file system says of a file; equal signatures are taken for equal bytes."""
+
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileSignature":
+        """From what ``os.stat`` gives."""
+        return cls(
+            size_bytes=status.st_size, mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns, inode=status.st_ino
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class CorpusFile:
     """One input file, scanned.
 
@@ -37,6 +55,7 @@ class CorpusFile:
         row_format: How its rows are read (never ``auto``).
         sha256: Of its bytes.
         num_rows: Rows in it, blank lines not counted.
+        signature: When it was scanned; a file of another one is refused. ``None``: only its size is compared.
     """
 
     source: int
@@ -46,6 +65,7 @@ class CorpusFile:
     size_bytes: int
     sha256: str
     num_rows: int
+    signature: FileSignature | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

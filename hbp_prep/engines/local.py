@@ -7,12 +7,13 @@ parent even when it is killed.
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from typing import Protocol, Self, TypeVar
 
 from hbp_prep.errors import DataError
@@ -39,6 +40,7 @@ class LocalEngine:
     def __init__(self, num_workers: int | None = None) -> None:
         self.num_workers = num_workers or available_cores()
         self._pool: ProcessPoolExecutor | None = None
+        self._stop: Connection
 
     def __enter__(self) -> Self:
         return self
@@ -71,14 +73,20 @@ class LocalEngine:
 
     def _start(self) -> ProcessPoolExecutor:
         if self._pool is None:
+            stopped, self._stop = multiprocessing.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(
-                self.num_workers, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent
+                self.num_workers,
+                mp_context=multiprocessing.get_context("spawn"),
+                initializer=_end_with_parent,
+                initargs=(stopped,),
             )
         return self._pool
 
     def _end(self) -> None:
+        """End the workers at once; what they have in hand is lost, which whole-or-absent files allow."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
+            self._stop.send_bytes(b"stop")  # nobody reads it: every worker sees that there is something to read
             self._pool = None
 
 
@@ -87,13 +95,14 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _end_with_parent() -> None:
-    """Start a thread that ends this worker as soon as its parent is gone."""
+def _end_with_parent(stopped: Connection) -> None:
+    """Prepare a worker: an interrupt is its parent's business, and it ends when told to or when its parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_wait_for_end, args=(parent.sentinel,), daemon=True).start()
+    assert parent is not None
+    threading.Thread(target=_wait_for_end, args=([parent.sentinel, stopped],), daemon=True).start()
 
 
-def _wait_for_end(sentinel: int) -> None:
-    wait([sentinel])
+def _wait_for_end(signs: Sequence[Connection | int]) -> None:
+    wait(signs)
     os._exit(1)

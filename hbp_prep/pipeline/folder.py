@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hbp_prep import files
 from hbp_prep.errors import ConfigError
+from hbp_prep.manifest.schema import FORMAT
 
 _OWN_FILES = ("manifest.json", "samples.arrow", "rejected.arrow", "resolved.yaml")
 _OWN_FOLDERS = ("shards", "schedule", "report", ".work")
@@ -39,26 +40,33 @@ class OutputFolder:
         self.rejected = self.work / "rejected.arrow"
         self.plan = self.work / "plan"
         self.metrics = self.root / "report" / "metrics.json"
+        self.page = self.root / "report" / "index.html"
 
     def state(self) -> State:
         """What stands at the path now."""
-        if not self.root.exists():
-            return State.ABSENT
-        if not self.root.is_dir():
-            return State.FOREIGN
-        if self.manifest.exists():
-            return State.FINISHED
-        if self.work.exists():
-            return State.UNFINISHED
-        return State.FOREIGN if any(self.root.iterdir()) else State.ABSENT
+        try:
+            if not self.root.exists():
+                return State.ABSENT
+            if not self.root.is_dir():
+                return State.FOREIGN
+            if self.manifest.exists():
+                return State.FINISHED if FORMAT.encode() in self.manifest.read_bytes() else State.FOREIGN
+            if any(self.work.glob("*.json*")):
+                return State.UNFINISHED
+            return State.FOREIGN if any(self.root.iterdir()) else State.ABSENT
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--output {self.root} cannot be used ({error})") from error
 
     def remove_outputs(self) -> None:
         """Remove everything that a run writes, the manifest first; foreign files stay."""
         for name in _OWN_FILES:
             (self.root / name).unlink(missing_ok=True)
         for name in _OWN_FOLDERS:
-            if (self.root / name).exists():
-                shutil.rmtree(self.root / name)
+            path = self.root / name
+            if path.is_symlink() or path.is_file():
+                path.unlink()
+            elif path.exists():
+                shutil.rmtree(path)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

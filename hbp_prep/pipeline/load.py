@@ -90,8 +90,8 @@ def _apply_override(raw: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override!r}: write dotted.key=value, e.g. packing.strategy=bfd")
     try:
         value = yaml.load(text, Loader=_UniqueKeyLoader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {override!r}: the value is not valid YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {override[:80]!r}: the value is not valid YAML: {error}") from error
     *parents, last = dotted.split(".")
     place: Any = raw
     for key in parents:
@@ -164,7 +164,14 @@ def _with_absolute_paths(recipe: Recipe, recipe_path: Path, environment: Mapping
         expanded = _VARIABLE.sub(lambda match: _value_of(match, key, recipe_path, environment), text)
         if "${" in expanded:
             raise ConfigError(f"{recipe_path}: {key}: {text!r} has a variable that is not closed; write ${{NAME}}")
-        return os.path.normpath(base / Path(expanded).expanduser())
+        try:
+            path = os.path.normpath(base / Path(expanded).expanduser())
+            path.encode()
+        except (RuntimeError, UnicodeEncodeError) as error:
+            raise ConfigError(f"{recipe_path}: {key}: {text!r} is no usable path ({error})") from error
+        if "\0" in path:
+            raise ConfigError(f"{recipe_path}: {key}: {text!r} has a NUL character in it")
+        return path
 
     sources = [
         source.model_copy(update={"paths": [absolute(text, f"sources.{number}.paths") for text in source.paths]})

@@ -87,9 +87,9 @@ class Group(_Part):
 
     length: Length
     """Tokens that a pack may hold, e.g. `16K`."""
-    sp_degree: int = Field(default=1, ge=1)
+    sp_degree: int = Field(default=1, ge=1, le=10_000)
     """GPUs that share one pack (Ulysses sequence parallelism)."""
-    gc_layers: int = Field(default=0, ge=0)
+    gc_layers: int = Field(default=0, ge=0, le=10_000)
     """Layers with gradient checkpointing."""
 
 
@@ -116,9 +116,9 @@ class Packing(_Part):
 class Cluster(_Part):
     """The GPUs that will train. Sizes are exact; times are predictions."""
 
-    world_size: int = Field(ge=1)
+    world_size: int = Field(ge=1, le=10_000_000)
     """GPUs in all."""
-    gpus_per_node: int = Field(default=8, ge=1)
+    gpus_per_node: int = Field(default=8, ge=1, le=10_000)
     """GPUs in one node."""
     hardware: str = "h100-80g"
     """Preset of the cost model."""

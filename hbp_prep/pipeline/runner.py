@@ -18,7 +18,7 @@ from hbp_prep import files
 from hbp_prep.corpus.scan import FileScan, scan_corpus
 from hbp_prep.corpus.types import Corpus
 from hbp_prep.engines.local import Engine
-from hbp_prep.errors import ConfigError
+from hbp_prep.errors import ConfigError, DataError, ManifestError
 from hbp_prep.manifest.document import load_manifest
 from hbp_prep.pipeline import stages
 from hbp_prep.pipeline.folder import OutputFolder, State
@@ -27,6 +27,7 @@ from hbp_prep.pipeline.load import resolved_yaml
 from hbp_prep.pipeline.recipe import Recipe
 from hbp_prep.pipeline.specs import StageInputs, cost_model, plan_spec, source_specs, stage_inputs, tokenization_spec
 from hbp_prep.progress import Progress
+from hbp_prep.report.write import read_report
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
 
 
@@ -113,19 +114,36 @@ class Runner:
             )
 
     def _scan(self) -> tuple[Corpus, list[FileScan]]:
-        previous: list[FileScan] = []
-        if self.folder.scans.exists():
-            previous = [FileScan.from_dict(item) for item in json.loads(self.folder.scans.read_bytes())]
         return scan_corpus(
-            source_specs(self.recipe), map_tasks=self.engine.map, progress=self.progress, previous=previous
+            source_specs(self.recipe),
+            map_tasks=self.engine.map,
+            progress=self.progress,
+            previous=self._previous_scans(),
         )
 
+    def _previous_scans(self) -> list[FileScan]:
+        """Scans of an earlier run; they only save time, so damaged ones are made again."""
+        if not self.folder.scans.exists():
+            return []
+        try:
+            return [FileScan.from_dict(item) for item in json.loads(self.folder.scans.read_bytes())]
+        except (OSError, ValueError, TypeError, RecursionError, DataError) as error:
+            self.progress.say(f"{self.folder.scans} cannot be used ({error}); every file is scanned again")
+            return []
+
     def _is_finished(self, inputs: StageInputs) -> bool:
-        if self.folder.state() is not State.FINISHED or not self.folder.metrics.exists():
+        """Whether the folder is what this recipe and these data give, with every file in its place."""
+        if self.folder.state() is not State.FINISHED:
             return False
-        if self.folder.resolved.read_text(encoding="utf-8") != resolved_yaml(self.recipe):
+        try:
+            if not self.folder.page.exists():
+                return False
+            is_same_recipe = self.folder.resolved.read_bytes() == resolved_yaml(self.recipe).encode()
+            read_report(self.folder.root)
+            manifest = load_manifest(self.folder.root)
+        except (OSError, ManifestError):
             return False
-        return load_manifest(self.folder.root).fingerprint == inputs.fingerprint
+        return is_same_recipe and manifest.fingerprint == inputs.fingerprint and stages.has_all_files(self.folder)
 
     def _admit(self, mode: Mode, inputs: StageInputs) -> None:
         """Refuse a finished folder of another recipe, or make way."""
@@ -144,7 +162,7 @@ class Runner:
             stage_input = getattr(inputs, stage)
             if not ledger.is_current(stage, stage_input):
                 return ledger.why_not_current(stage, stage_input)
-        return "its report is missing"
+        return "resolved.yaml, its report or a file that its manifest names is missing or another"
 
     def _run_stages(self, summary: RunSummary, corpus: Corpus, tokenizer: ChatTokenizer, inputs: StageInputs) -> None:
         ledger = Ledger(self.folder.ledger)
@@ -159,26 +177,36 @@ class Runner:
             cost=self.cost,
             fingerprint=inputs.fingerprint,
         )
-        steps: list[tuple[str, dict[str, Any], Callable[[stages.Context], None]]] = [
+        steps: list[tuple[str, dict[str, Any], Callable[[stages.Context], list[Path]]]] = [
             ("tokenization", inputs.tokenization, stages.tokenize),
             ("planning", inputs.planning, stages.plan),
             ("sharding", inputs.sharding, stages.shard),
             ("report", inputs.report, stages.report),
         ]
+        whys = {name: self._why_stale(ledger, name, stage_input) for name, stage_input, _ in steps}
         for name, stage_input, do in steps:
-            if ledger.is_current(name, stage_input) and stages.is_whole(name, self.folder):
+            # Stored tokens are checked, and mended, before anything is made again.
+            is_check = name == "tokenization" and any(whys.values())
+            if not whys[name] and not is_check:
                 self.progress.say(f"{name}: unchanged, kept")
                 summary.outcomes.append(_outcome(name, False, "unchanged", 0.0))
                 continue
-            why = ledger.why_not_current(name, stage_input)
-            self.progress.say(f"{name}: {why}")
-            if name != "report":
-                self.folder.manifest.unlink(missing_ok=True)  # from here on the folder is unfinished
-            ledger.begin(name)
+            self.progress.say(f"{name}: {whys[name] or 'unchanged, checked'}")
+            if whys[name]:
+                if name != "report":
+                    self.folder.manifest.unlink(missing_ok=True)  # from here on the folder is unfinished
+                ledger.begin(name)
             started = time.perf_counter()
-            do(context)
-            ledger.complete(name, stage_input)
-            summary.outcomes.append(_outcome(name, True, why, time.perf_counter() - started))
+            outputs = do(context)
+            ledger.complete(name, stage_input, outputs)
+            why = whys[name] or "unchanged"
+            summary.outcomes.append(_outcome(name, bool(whys[name]), why, time.perf_counter() - started))
+
+    def _why_stale(self, ledger: Ledger, name: str, stage_input: dict[str, Any]) -> str:
+        why = ledger.why_not_current(name, stage_input)
+        if name == "sharding" and not why and not stages.has_all_files(self.folder):
+            return "a file that the manifest names is missing or cut short"
+        return why
 
 
 def _outcome(name: str, redone: bool, why: str, seconds: float) -> StageOutcome:

@@ -72,6 +72,11 @@ def plan_spec(recipe: Recipe) -> PlanSpec:
         seed=recipe.seed,
     )
     validate_spec(spec)
+    if recipe.over_length.min_tokens > groups[-1].pack_length:
+        raise ConfigError(
+            f"over_length.min_tokens is {recipe.over_length.min_tokens:,}, more than the longest packing length of "
+            f"{groups[-1].pack_length:,} tokens; no sample could be used"
+        )
     return spec
 
 
@@ -100,13 +105,17 @@ def stage_inputs(recipe: Recipe, corpus: Corpus, tokenizer_fingerprint: str) -> 
     tokenization = {
         "hbp-prep": __version__,
         "tokenizer (contents, template, loss settings)": tokenizer_fingerprint,
-        **{f"contents of {file.path}": [file.sha256, file.row_format] for file in corpus.files},
+        "sources (in order)": [source.name for source in recipe.sources],
         "longest packing length": recipe.packing.groups[-1].length,
         **_flat("over_length", recipe.over_length.model_dump()),
     }
     for source in recipe.sources:
         keys: dict[str, Any] = {
-            "files": [file.path for file in corpus.files if corpus.sources[file.source].name == source.name]
+            "files (path, contents, row format)": [
+                [file.path, file.sha256, file.row_format]
+                for file in corpus.files
+                if corpus.sources[file.source].name == source.name
+            ]
         }
         keys |= {"columns": source.columns, "weight": source.weight, "limit": source.limit}
         tokenization |= {f"sources.{source.name}.{key}": value for key, value in keys.items()}
@@ -129,7 +138,7 @@ def stage_inputs(recipe: Recipe, corpus: Corpus, tokenizer_fingerprint: str) -> 
         tokenization=tokenization,
         planning=planning,
         sharding=sharding,
-        report={"run": run, "name": recipe.name, "max_rejected_fraction": recipe.max_rejected_fraction},
+        report={"run": run, "recipe": fingerprint(recipe.model_dump(mode="json"))},
         fingerprint=run,
     )
 

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from hbp_prep import __version__, files
 from hbp_prep.corpus.types import Corpus
 from hbp_prep.cost.model import CostModel
 from hbp_prep.cost.presets import MODELS
+from hbp_prep.errors import DataError, ManifestError
+from hbp_prep.manifest.document import load_manifest
 from hbp_prep.pipeline.folder import OutputFolder
 from hbp_prep.pipeline.load import resolved_yaml
 from hbp_prep.pipeline.recipe import Recipe
@@ -19,6 +22,7 @@ from hbp_prep.progress import Progress
 from hbp_prep.report.write import write_report
 from hbp_prep.sharding.finish import finish
 from hbp_prep.sharding.shards import write_shards
+from hbp_prep.tokenization.rejected import count_rejected
 from hbp_prep.tokenization.run import tokenize_corpus
 from hbp_prep.tokenization.table import SampleTable, build_sample_table, check_rejected_fraction
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
@@ -41,7 +45,7 @@ class Context:
     fingerprint: str
 
 
-def tokenize(context: Context) -> None:
+def tokenize(context: Context) -> list[Path]:
     """Rows to the token store, and the table of samples."""
     folder, recipe = context.folder, context.recipe
     tokenize_corpus(
@@ -63,10 +67,14 @@ def tokenize(context: Context) -> None:
         progress=context.progress,
     )
     check_rejected_fraction(folder.rejected, table, context.corpus, recipe.max_rejected_fraction)
+    if not len(table):
+        counts = ", ".join(f"{reason} {count:,}" for reason, count in count_rejected(folder.rejected).items())
+        raise DataError(f"no row of the sources can be trained on ({counts}); {folder.rejected} lists them")
     table.save(folder.table)
+    return [folder.table, folder.rejected]
 
 
-def plan(context: Context) -> None:
+def plan(context: Context) -> list[Path]:
     """Lengths to packs, micro-steps and steps."""
     table = SampleTable.load(context.folder.table)
     samples = Samples(
@@ -76,9 +84,10 @@ def plan(context: Context) -> None:
         source_names=tuple(source.name for source in context.corpus.sources),
     )
     save_plan(make_plan(context.plan_spec, samples, context.cost, context.progress), context.folder.plan)
+    return sorted(context.folder.plan.iterdir())
 
 
-def shard(context: Context) -> None:
+def shard(context: Context) -> list[Path]:
     """Tokens to shards in training order; then schedule, samples and, last, the manifest."""
     folder, recipe = context.folder, context.recipe
     shards = write_shards(
@@ -110,23 +119,23 @@ def shard(context: Context) -> None:
         fingerprint=context.fingerprint,
         created_by=created_by(),
     )
+    return [folder.manifest]
 
 
-def report(context: Context) -> None:
+def report(context: Context) -> list[Path]:
     """The report on the finished folder."""
     files.write_bytes(context.folder.resolved, resolved_yaml(context.recipe).encode())
     write_report(context.folder.root, context.progress)
+    return [context.folder.resolved, context.folder.metrics, context.folder.page]
 
 
-def is_whole(stage: str, folder: OutputFolder) -> bool:
-    """Whether what a completed stage left is still there (someone may have removed it)."""
-    outputs = {
-        "tokenization": [folder.table, folder.rejected, folder.tokens],
-        "planning": [folder.plan],
-        "sharding": [folder.manifest],
-        "report": [folder.metrics],
-    }
-    return all(path.exists() for path in outputs[stage])
+def has_all_files(folder: OutputFolder) -> bool:
+    """Whether every file that the manifest names stands there with its size."""
+    try:
+        entries = load_manifest(folder.root).files()
+        return all((folder.root / entry.path).stat().st_size == entry.bytes for entry in entries)
+    except (OSError, ManifestError):
+        return False
 
 
 def created_by() -> dict[str, str]:

@@ -43,8 +43,8 @@ def imbalance_bounds(spec: PlanSpec, samples: Samples, num_micro_steps: int) -> 
     r are no longer than b. So the loss is at least the sum of max(0, a^2 - cost) over the next longest leaders. The
     packing group is the one (of those that can hold the sample) for which this is least.
 
-    wABR is W / (W + M), W being the sum over micro-steps of largest - mean cost, and M that of mean costs: W is at least
-    this micro-step's, loss / its DP size, and M at most all attention work / the smallest DP size.
+    wABR is W / (W + M), W being the sum over micro-steps of largest - mean cost, and M that of mean costs: W is at
+    least this micro-step's, loss / its DP size, and M at most all attention work / the smallest DP size.
     """
     total = float(np.square(samples.num_tokens.astype(np.float64)).sum())
     fewest_ranks = min(spec.dp_size(index) for index in range(len(spec.groups)))

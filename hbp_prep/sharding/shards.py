@@ -5,15 +5,15 @@ tokens touch; 30M to 40M tokens a second and core. A shard holds consecutive pac
 begin and end depends on the plan and on ``shard_tokens`` alone, so the bytes are the same whatever runs the tasks.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hbp_prep import files
-from hbp_prep.errors import DataError, ManifestError
-from hbp_prep.manifest.mapped_shard import MappedShard
+from hbp_prep.errors import DataError
 from hbp_prep.manifest.paths import check_relative
 from hbp_prep.manifest.schema import MANIFEST_NAME, SHARDS_FOLDER, ShardEntry
 from hbp_prep.manifest.writer import BATCH_TOKENS, PackBatch, ShardWriter
@@ -25,6 +25,7 @@ from hbp_prep.tokenization.store import TokenStore
 from hbp_prep.tokenization.table import SampleTable
 
 SHARD_TOKENS = 1 << 24
+RECORDS_FOLDER = ".work/shards"
 _RELEASE_TOKENS = 1 << 20
 
 
@@ -109,9 +110,9 @@ def write_shards(
 
 
 def write_shard(task: ShardTask) -> ShardEntry:
-    """Write one shard, or keep the one that is there when it holds these very packs of this very run."""
+    """Write one shard, or keep the one that is there when this very run wrote it."""
     plan = load_plan(Path(task.plan_folder))
-    kept = _kept(task, plan.packs)
+    kept = _kept(task)
     if kept is not None:
         return kept
     table = SampleTable.load(Path(task.table_path))
@@ -122,13 +123,15 @@ def write_shard(task: ShardTask) -> ShardEntry:
     with ShardWriter(Path(task.out) / task.path, group=task.group, fingerprint=task.fingerprint) as writer:
         for start, stop in runs:
             writer.write(gather.packs(task.first_pack + start, task.first_pack + stop))
-    return ShardEntry(
+    entry = ShardEntry(
         path=task.path,
         rows=writer.written.rows,
         bytes=writer.written.bytes,
         sha256=writer.written.sha256,
         num_tokens=int(num_tokens.sum(dtype=np.int64)),
     )
+    files.write_json(_record(task), {"fingerprint": task.fingerprint, "entry": asdict(entry)})
+    return entry
 
 
 class _Gather:
@@ -215,28 +218,21 @@ def _places(plan: Plan, shard_tokens: int) -> list[tuple[int, str, int, int]]:
     return places
 
 
-def _kept(task: ShardTask, packs: Packs) -> ShardEntry | None:
-    """The shard that is there already, when it is of this run and holds exactly these packs; else ``None``."""
+def _record(task: ShardTask) -> Path:
+    """Where it is noted that this shard was written, and with which checksum."""
+    return Path(task.out) / RECORDS_FOLDER / f"{task.group}-{Path(task.path).stem}.json"
+
+
+def _kept(task: ShardTask) -> ShardEntry | None:
+    """The shard that is there already, when its record says that this run wrote these very bytes; else ``None``."""
     path = Path(task.out) / task.path
-    if not path.exists():
-        return None
-    wanted = slice(task.first_pack, task.stop_pack)
-    num_tokens = packs.num_tokens[wanted]
-    entry = ShardEntry(
-        path=task.path,
-        rows=task.stop_pack - task.first_pack,
-        bytes=path.stat().st_size,
-        sha256=files.sha256_file(path),
-        num_tokens=int(num_tokens.sum(dtype=np.int64)),
-    )
     try:
-        shard = MappedShard(path, entry, group=task.group, fingerprint=task.fingerprint)
-    except ManifestError:
-        return None
-    pack_ids = np.concatenate([batch.pack_ids for batch in shard.batches])
-    lengths = np.concatenate([batch.num_tokens for batch in shard.batches])
-    same = np.array_equal(pack_ids, np.arange(task.first_pack, task.stop_pack)) and np.array_equal(lengths, num_tokens)
-    return entry if same else None
+        record = json.loads(_record(task).read_bytes())
+        entry = ShardEntry(**record["entry"])
+        is_same = record["fingerprint"] == task.fingerprint and entry.path == task.path
+        return entry if is_same and files.sha256_file(path) == entry.sha256 else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # no record, or no shard: it is written (again)
 
 
 def _remove_strays(out: Path, wanted: set[str]) -> None:

@@ -126,7 +126,7 @@ def _read_template(path: Path) -> str:
 def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(_read(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})") from error
     if not isinstance(config, dict):
         raise DataError(f"{path}: not a JSON object")

@@ -13,16 +13,16 @@ _NONCHARACTERS = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
 
 
 def strings_in(value: Any) -> Iterator[str]:
-    """Every string anywhere in ``value``, keys of dictionaries too."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from strings_in(key)
-            yield from strings_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from strings_in(item)
+    """Every string anywhere in ``value``, however deep, keys of dictionaries too."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            pending += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple):
+            pending += item
 
 
 def free_marks(row: Any, count: int) -> tuple[str, ...]:

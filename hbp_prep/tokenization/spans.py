@@ -79,6 +79,9 @@ class Renderer:
         if variables.get("tools") and not self._template.reads_tools:
             detail = f"{self._template.name} does not print the tools that the row has; use a template that does"
             raise RowRejected(Reason.TEMPLATE_ERROR, detail)
+        if not self._template.reads_reasoning and any(m.get("reasoning_content") for m in conversation.messages):
+            why = "it would drop the row's reasoning_content in silence"
+            raise RowRejected(Reason.TEMPLATE_ERROR, f"{self._template.name}: {why}")
         turns = [message for message in conversation.messages if message["role"] == "assistant"]
         if not turns:
             raise RowRejected(Reason.NO_LOSS_TOKENS, "no assistant message")

@@ -1,9 +1,11 @@
 """The token store: one Arrow file per unit, written once, atomically, and then memory-mapped.
 
-A file knows the fingerprint of all that made it, so that a later run takes it over only if nothing has changed. Reading
-copies nothing; the pages that were touched stay in memory until :meth:`TokenStore.release`.
+A file knows the fingerprint of all that made it and the checksum of its own bytes, so that a later run takes it over
+only if nothing has changed. Reading copies nothing; the pages that were touched stay in memory until
+:meth:`TokenStore.release`.
 """
 
+import hashlib
 import json
 import mmap
 from collections import OrderedDict
@@ -15,17 +17,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hbp_prep.errors import DataError
-from hbp_prep.files import atomic_write
+from hbp_prep.files import write_bytes
 from hbp_prep.reasons import RowRejected
 from hbp_prep.tokenization.encoding import EncodedSample
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 UNIT_PATTERN = "unit-*.arrow"
 _MAX_OPEN_UNITS = 256
 
 _FINGERPRINT_KEY = b"hbp.fingerprint"
 _VERSION_KEY = b"hbp.store_version"
 _COUNTS_KEY = b"hbp.counts"
+_SEAL_KEY = b"hbp.seal"
+_UNSEALED = b"0" * 64
 
 SCHEMA = pa.schema(
     [
@@ -58,17 +62,33 @@ def unit_path(folder: Path, index: int) -> Path:
 def read_counts(path: Path, fingerprint: str) -> UnitCounts | None:
     """The counts of a stored unit if it was made by exactly this; ``None`` if it is missing, damaged or another."""
     try:
-        with pa.OSFile(str(path)) as source:
-            metadata = pa.ipc.open_file(source).schema.metadata or {}
+        data = path.read_bytes()
+        metadata = pa.ipc.open_file(pa.BufferReader(data)).schema.metadata or {}
     except (OSError, pa.ArrowException):
         return None
     if metadata.get(_FINGERPRINT_KEY) != fingerprint.encode() or metadata.get(_VERSION_KEY) != b"%d" % STORE_VERSION:
         return None
+    seal = metadata.get(_SEAL_KEY, b"")
+    if len(seal) != len(_UNSEALED) or _seal(_exchange(data, seal, _UNSEALED)) != seal:
+        return None
     return UnitCounts(**json.loads(metadata[_COUNTS_KEY]))
 
 
+def _seal(unsealed: bytes) -> bytes:
+    """SHA-256, as hexadecimal digits, of a file whose own seal is replaced by zeros."""
+    return hashlib.sha256(unsealed).hexdigest().encode()
+
+
+def _exchange(data: bytes, old: bytes, new: bytes) -> bytes:
+    """Put another seal in: the schema's metadata stands first and, again, last in a file; what lies between is data."""
+    changed = bytearray(data)
+    for position in (data.find(old), data.rfind(old)):
+        changed[position : position + len(old)] = new
+    return bytes(changed)
+
+
 class UnitWriter:
-    """Gathers one unit's rows, in order, and writes them as one file. Memory: five bytes a token."""
+    """Gathers one unit's rows, in order, and writes them as one file. Memory: about 15 bytes a token."""
 
     def __init__(self) -> None:
         self._rows: list[int] = []
@@ -124,10 +144,14 @@ class UnitWriter:
             _FINGERPRINT_KEY: fingerprint.encode(),
             _VERSION_KEY: b"%d" % STORE_VERSION,
             _COUNTS_KEY: json.dumps(asdict(counts)).encode(),
+            _SEAL_KEY: _UNSEALED,
         }
         schema = SCHEMA.with_metadata(metadata)
-        with atomic_write(path) as handle, pa.ipc.new_file(handle, schema) as writer:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
             writer.write_batch(pa.record_batch(columns, schema=schema))
+        unsealed = sink.getvalue().to_pybytes()
+        write_bytes(path, _exchange(unsealed, _UNSEALED, _seal(unsealed)))
         return counts
 
 

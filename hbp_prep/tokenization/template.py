@@ -70,6 +70,7 @@ class ChatTemplate:
         source: Its text.
         has_generation_marks: It has ``{% generation %}`` blocks.
         reads_tools: It reads the variable ``tools``.
+        reads_reasoning: It reads messages' ``reasoning_content``.
     """
 
     def __init__(self, source: str, name: str, special_tokens: Mapping[str, str]) -> None:
@@ -97,6 +98,7 @@ class ChatTemplate:
         self._generation = extension
         self.has_generation_marks = extension.is_used
         self.reads_tools = "tools" in variables
+        self.reads_reasoning = "reasoning_content" in source
         self.asks_for_date = "strftime_now" in variables
         # As in transformers, `tools` and `documents` are always defined, as none where a row has none.
         self._variables: dict[str, Any] = {"tools": None, "documents": None, **special_tokens}

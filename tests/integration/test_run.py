@@ -138,7 +138,7 @@ def test_changed_data_is_noticed(write_recipe, hbp_prep, tmp_path, tiny_corpus) 
     out = tmp_path / "out"
     hbp_prep("run", recipe, "--output", out, "--workers", 1)
     data.write_text("".join(lines[100:200]))
-    assert "contents of" in hbp_prep("run", recipe, "--output", out, expect=2).output
+    assert "sources.rows.files" in hbp_prep("run", recipe, "--output", out, expect=2).output
     hbp_prep("run", recipe, "--output", out, "--resume", "--workers", 1)
     hbp_prep("verify", out, "--workers", 1)
     hbp_prep("run", recipe, "--output", tmp_path / "fresh", "--workers", 1)

@@ -1,5 +1,7 @@
+import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -162,8 +164,32 @@ def test_other_rows_in_as_many_bytes_are_noticed(tmp_path, replacement):
     source = SourceSpec(name="chats", paths=(str(path),))
     corpus, _ = scan_corpus([source])
     path.write_bytes(path.read_bytes().replace(*replacement))
-    with pytest.raises(DataError, match="other rows than then"):
+    with pytest.raises(DataError, match="has changed since it was scanned"):
         list(read_unit(corpus.files[0], source, corpus.units[0]))
+    unsigned = dataclasses.replace(corpus.files[0], signature=None)
+    with pytest.raises(DataError, match="other rows than then"):
+        list(read_unit(unsigned, source, corpus.units[0]))
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join([GOOD] * 3))
+    source = SourceSpec(name="chats", paths=(str(path),))
+    corpus, _ = scan_corpus([source])
+    rows = read_unit(corpus.files[0], source, corpus.units[0])
+    next(rows)
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(DataError, match="has changed since it was scanned"):
+        list(rows)
+
+
+def test_preference_rows_far_from_the_head_are_rejected_one_by_one(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\n".join([GOOD] * 200 + [GOOD[:-1] + b', "label": false}']))
+    source = SourceSpec(name="chats", paths=(str(path),))
+    corpus, _ = scan_corpus([source])
+    results = [result for _, _, result in read_unit(corpus.files[0], source, corpus.units[0])]
+    assert [isinstance(result, RowRejected) for result in results] == [False] * 200 + [True]
 
 
 def test_parquet_files_of_one_source_may_differ_in_what_is_not_needed(tmp_path):
@@ -209,7 +235,7 @@ def test_damaged_parquet_pages_are_a_data_error(tmp_path):
     data[4:2000] = bytes(1996)
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"rows\.parquet: row group 0 cannot be read"):
-        list(read_unit(corpus.files[0], source, corpus.units[0]))
+        list(read_unit(dataclasses.replace(corpus.files[0], signature=None), source, corpus.units[0]))
 
 
 def test_two_columns_of_one_name_in_parquet(tmp_path):

@@ -186,7 +186,8 @@ def write(out: Path, work: Work, *, shard_tokens: int = 600, map_tasks: Callable
 
 def contents(out: Path) -> dict[str, bytes]:
     """Every file of a folder as {relative path: bytes}."""
-    return {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    named = {path.relative_to(out).as_posix(): path for path in sorted(out.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in named.items() if not name.startswith(".work/")}
 
 
 class Stopped(BaseException):

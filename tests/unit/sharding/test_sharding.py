@@ -63,7 +63,7 @@ def test_same_bytes_after_a_stop_at_any_commit(work, unbroken, tmp_path):
             num_commits += 1
         else:
             break
-    assert num_commits == len(unbroken)
+    assert num_commits == len(unbroken) + sum(name.startswith("shards/") for name in unbroken)  # and records
 
 
 def test_whole_shards_are_kept_and_others_written_again(work, unbroken, tmp_path):
@@ -79,6 +79,14 @@ def test_whole_shards_are_kept_and_others_written_again(work, unbroken, tmp_path
     found = contents(tmp_path)
     assert found == {name: data for name, data in unbroken.items() if name.startswith("shards/")}
     assert not (tmp_path / "shards" / "8K").exists()
+
+
+def test_a_shard_with_one_changed_bit_is_written_again(work, tmp_path):
+    first = only_shards(tmp_path, work)
+    data = bytearray((tmp_path / first[1].entry.path).read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / first[1].entry.path).write_bytes(data)
+    assert only_shards(tmp_path, work) == first
 
 
 def test_shards_of_another_fingerprint_or_size_are_written_again(work, tmp_path):
