@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, TypeVar
 
 import click
@@ -63,6 +64,9 @@ class ErrorsAsSentences(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):  # a terminal that cannot show a character gets its number instead
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except HbpError as error:

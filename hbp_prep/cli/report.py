@@ -8,7 +8,7 @@ from rich.console import Console
 
 from hbp_prep.cli.console import output_options, progress_bars
 from hbp_prep.report.terminal import print_report
-from hbp_prep.report.write import write_report
+from hbp_prep.report.write import rebuild_report
 
 _EPILOG = """\b
 Examples:
@@ -23,7 +23,7 @@ Examples:
 def report_command(*, out: Path, quiet: bool, as_json: bool) -> None:
     """Rebuild OUT/report from the prepared folder and print it."""
     with progress_bars(quiet=quiet) as progress:
-        report = write_report(out, progress)
+        report = rebuild_report(out, progress)
     if as_json:
         click.echo(json.dumps(report))
     elif not quiet:

@@ -9,6 +9,7 @@ from typing import Any
 
 from hbp_prep import files
 from hbp_prep.errors import ManifestError
+from hbp_prep.manifest.verify import verify
 from hbp_prep.progress import Progress, track
 from hbp_prep.report.figures import collect
 from hbp_prep.report.page import render_page
@@ -36,6 +37,17 @@ def write_report(out: Path, progress: Progress) -> dict[str, Any]:
         files.write_json(folder / METRICS_NAME, data.report)
         progress.advance(1)
     return data.report
+
+
+def rebuild_report(out: Path, progress: Progress) -> dict[str, Any]:
+    """As :func:`write_report`, for a folder that may have been damaged since it was made: its tables are proven first.
+
+    Raises:
+        ManifestError: the folder is unfinished or damaged; every failed check is named.
+        DataError: the report cannot be written.
+    """
+    verify(out, quick=True)
+    return write_report(out, progress)
 
 
 def read_report(out: Path) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """Damage between two runs: what --resume finds broken it makes again, and what it may not touch it leaves."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +138,23 @@ def test_very_deep_rows_are_rejected_one_by_one(hbp_prep, write_recipe, tmp_path
     out = tmp_path / "out"
     hbp_prep("run", write_recipe(sources=[{"name": "a", "paths": str(data)}]), "--output", out, *QUIET)
     hbp_prep("verify", out, *QUIET)
+
+
+@pytest.mark.parametrize("name", ["schedule/assignments.arrow", "schedule/micro_steps.arrow", "samples.arrow"])
+@pytest.mark.parametrize("position", [0.2, 0.35, 0.5, 0.65])
+def test_a_report_of_damaged_tables_is_a_sentence(name, position, prepared, hbp_prep) -> None:
+    _, out = prepared
+    flip(out / name, position)
+    result = hbp_prep("report", out, "--quiet", expect=None)
+    assert result.exit_code in (0, 1)  # a flipped bit of padding, or of a name, changes no figure
+    if result.exit_code:
+        assert name in result.output or "does not verify" in result.output
+
+
+def test_a_terminal_that_knows_ascii_only(prepared) -> None:
+    _, out = prepared
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "hbp_prep.cli", "inspect", str(out)]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert b"trained" in done.stdout
