@@ -1,0 +1,42 @@
+"""Ctrl-C: the run ends soon, with one sentence, and goes on with --resume as if nothing had been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+
+def test_an_interrupted_run_ends_soon_and_can_be_resumed(
+    tmp_path, write_recipe, hbp_prep, contents, tiny_corpus
+) -> None:
+    rows = [json.loads(line) for line in (tiny_corpus / "short.jsonl").read_text().splitlines()]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row | {"id": str(copy)}) + "\n" for copy in range(40) for row in rows))
+    recipe, out = write_recipe(sources=[{"name": "rows", "paths": str(data)}]), tmp_path / "out"
+    arguments = ["run", str(recipe), "--output", str(out), "--workers", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hbp_prep.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    deadline = time.monotonic() + 60
+    while not (out / ".work" / "scans.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(1.0)  # the workers are starting or at work
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    started = time.monotonic()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert time.monotonic() - started < 5
+    assert "Interrupted" in output
+    assert "Traceback" not in output
+
+    hbp_prep(*arguments, "--resume", "--quiet")
+    hbp_prep("run", recipe, "--output", tmp_path / "whole", "--quiet")
+    assert contents(out) == contents(tmp_path / "whole")
