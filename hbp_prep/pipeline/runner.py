@@ -89,6 +89,7 @@ class Runner:
         self._refuse_early(mode)
         tokenizer = ChatTokenizer.load(tokenization_spec(self.recipe))
         with self.folder.lock():
+            files.remove_stray_temps(self.folder.root)
             started = time.perf_counter()
             corpus, scans = self._scan()
             inputs = stage_inputs(self.recipe, corpus, tokenizer.fingerprint)
@@ -97,7 +98,6 @@ class Runner:
                 summary.nothing_to_do = True
                 return summary
             self._admit(mode, inputs)
-            files.remove_stray_temps(self.folder.root)
             files.write_json(self.folder.scans, [scan.to_dict() for scan in scans])
             summary.outcomes.append(_outcome("corpus", True, "files scanned", time.perf_counter() - started))
             self._run_stages(summary, corpus, tokenizer, inputs)
