@@ -17,7 +17,7 @@ def source_files(source: SourceSpec) -> list[str]:
     """The source's files: paths in the order given, the matches of each glob sorted.
 
     Raises:
-        DataError: a path or glob matches no file.
+        DataError: a path or glob matches no file, or a file's name is not UTF-8.
         ConfigError: a file is named twice, a path is a folder, or a file's suffix is not known.
     """
     named_by: dict[str, str] = {}
@@ -25,6 +25,8 @@ def source_files(source: SourceSpec) -> list[str]:
     for pattern in source.paths:
         for path in _matches(source, pattern):
             suffix = Path(path).suffix.lower()
+            if not is_unicode(path):
+                raise DataError(f"source {source.name!r}: the file name {path!a} is not UTF-8; rename the file")
             if suffix not in SUFFIXES:
                 raise ConfigError(
                     f"source {source.name!r}: {path}: the suffix {suffix!r} is no known file format"
@@ -44,6 +46,15 @@ def source_files(source: SourceSpec) -> list[str]:
 def file_format_of_suffix(path: str) -> str:
     """``jsonl``, ``json`` or ``parquet``; the suffix must be a known one."""
     return SUFFIXES[Path(path).suffix.lower()]
+
+
+def is_unicode(path: str) -> bool:
+    """Whether the path can be written down as UTF-8 (file systems allow any bytes)."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _matches(source: SourceSpec, pattern: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Broken input: one clear sentence, the right exit code, nothing damaged."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -201,3 +202,11 @@ def test_the_schema_accepts_the_recipes(hbp_prep) -> None:
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"name": "x"}, schema)
+
+
+def test_names_that_are_not_utf8(hbp_prep, write_recipe, tmp_path, tiny_corpus) -> None:
+    name = os.fsdecode(b"rows-\xff.jsonl")
+    (tmp_path / name).write_bytes((tiny_corpus / "short.jsonl").read_bytes())
+    recipe = write_recipe(sources=[{"name": "a", "paths": str(tmp_path / "*.jsonl")}])
+    assert "is not UTF-8" in hbp_prep("run", recipe, "--output", tmp_path / "out", "--quiet", expect=1).output
+    assert "is not UTF-8" in hbp_prep("run", recipe, "--output", tmp_path / name, "--quiet", expect=2).output

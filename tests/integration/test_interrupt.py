@@ -7,6 +7,14 @@ import subprocess
 import sys
 import time
 
+# A shell may have started the tests with interrupts ignored, which children inherit.
+PROGRAM = """
+import signal, sys
+from hbp_prep.cli.main import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main(sys.argv[1:])
+"""
+
 
 def test_an_interrupted_run_ends_soon_and_can_be_resumed(
     tmp_path, write_recipe, hbp_prep, contents, tiny_corpus
@@ -17,12 +25,11 @@ def test_an_interrupted_run_ends_soon_and_can_be_resumed(
     recipe, out = write_recipe(sources=[{"name": "rows", "paths": str(data)}]), tmp_path / "out"
     arguments = ["run", str(recipe), "--output", str(out), "--workers", "2"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "hbp_prep.cli", *arguments],
+        [sys.executable, "-c", PROGRAM, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 60
     while not (out / ".work" / "scans.json").exists():
