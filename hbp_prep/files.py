@@ -94,3 +94,12 @@ def remove_stray_temps(folder: Path) -> None:
     for stray in folder.rglob(f"*{TEMP_SUFFIX}"):
         if _TEMP_NAME.fullmatch(stray.name) and not stray.is_dir():
             stray.unlink(missing_ok=True)
+
+
+def is_unicode(path: str) -> bool:
+    """Whether the path can be written down as UTF-8 (file systems allow any bytes)."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

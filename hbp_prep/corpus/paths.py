@@ -7,6 +7,7 @@ from pathlib import Path
 
 from hbp_prep.corpus.types import SourceSpec
 from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.files import is_unicode
 from hbp_prep.suggest import did_you_mean
 
 # What a file's suffix says. ".json" is one array or JSON lines; its first byte decides.
@@ -46,15 +47,6 @@ def source_files(source: SourceSpec) -> list[str]:
 def file_format_of_suffix(path: str) -> str:
     """``jsonl``, ``json`` or ``parquet``; the suffix must be a known one."""
     return SUFFIXES[Path(path).suffix.lower()]
-
-
-def is_unicode(path: str) -> bool:
-    """Whether the path can be written down as UTF-8 (file systems allow any bytes)."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _matches(source: SourceSpec, pattern: str) -> list[str]:

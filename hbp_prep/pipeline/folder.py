@@ -9,7 +9,6 @@ from enum import Enum
 from pathlib import Path
 
 from hbp_prep import files
-from hbp_prep.corpus.paths import is_unicode
 from hbp_prep.errors import ConfigError
 from hbp_prep.manifest.schema import FORMAT
 
@@ -45,7 +44,7 @@ class OutputFolder:
 
     def state(self) -> State:
         """What stands at the path now."""
-        if not is_unicode(str(self.root)):
+        if not files.is_unicode(str(self.root)):
             raise ConfigError(f"--output {str(self.root)!a} is not UTF-8; choose another name")
         try:
             if not self.root.exists():

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from hbp_prep.errors import ConfigError
+from hbp_prep.files import is_unicode
 from hbp_prep.pipeline.recipe import Recipe
 from hbp_prep.suggest import did_you_mean
 from hbp_prep.tokenization.template import BUILTIN_TEMPLATES
@@ -166,11 +167,10 @@ def _with_absolute_paths(recipe: Recipe, recipe_path: Path, environment: Mapping
             raise ConfigError(f"{recipe_path}: {key}: {text!r} has a variable that is not closed; write ${{NAME}}")
         try:
             path = os.path.normpath(base / Path(expanded).expanduser())
-            path.encode()
-        except (RuntimeError, UnicodeEncodeError) as error:
+        except RuntimeError as error:
             raise ConfigError(f"{recipe_path}: {key}: {text!r} is no usable path ({error})") from error
-        if "\0" in path:
-            raise ConfigError(f"{recipe_path}: {key}: {text!r} has a NUL character in it")
+        if "\0" in path or not is_unicode(path):
+            raise ConfigError(f"{recipe_path}: {key}: {text!a} has a character in it that no path may have")
         return path
 
     sources = [

@@ -159,9 +159,8 @@ class Runner:
     def _why_changed(self, inputs: StageInputs) -> str:
         ledger = Ledger(self.folder.ledger)
         for stage in ("tokenization", "planning", "sharding", "report"):
-            stage_input = getattr(inputs, stage)
-            if not ledger.is_current(stage, stage_input):
-                return ledger.why_not_current(stage, stage_input)
+            if why := ledger.why_not_current(stage, getattr(inputs, stage)):
+                return why
         return "resolved.yaml, its report or a file that its manifest names is missing or another"
 
     def _run_stages(self, summary: RunSummary, corpus: Corpus, tokenizer: ChatTokenizer, inputs: StageInputs) -> None:
@@ -195,6 +194,7 @@ class Runner:
             if whys[name]:
                 if name != "report":
                     self.folder.manifest.unlink(missing_ok=True)  # from here on the folder is unfinished
+                    whys["sharding"] = whys["sharding"] or f"{name} was done again"
                 ledger.begin(name)
             started = time.perf_counter()
             outputs = do(context)

@@ -59,6 +59,18 @@ def test_resume_mends_what_is_damaged(name, damage, changed, prepared, hbp_prep,
 
 
 @pytest.mark.parametrize(
+    "name", [".work/sample_table.arrow", ".work/plan/packs.arrow", ".work/tokens/unit-000000.arrow"]
+)
+def test_resume_mends_a_finished_folder_that_is_damaged_in_two_places(name, prepared, hbp_prep, contents) -> None:
+    recipe, out = prepared
+    before = contents(out)
+    flip(out / name)
+    (out / "report" / "index.html").unlink()
+    hbp_prep("run", recipe, "--output", out, "--resume", *QUIET)
+    assert contents(out) == before
+
+
+@pytest.mark.parametrize(
     "name", ["shards/1K/part-00000.arrow", "samples.arrow", "report/metrics.json", "report/index.html", "resolved.yaml"]
 )
 def test_a_finished_folder_with_a_file_missing_is_not_called_finished(name, prepared, hbp_prep, contents) -> None:
