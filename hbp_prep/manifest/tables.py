@@ -97,7 +97,7 @@ def check_metadata(path: Path, schema: pa.Schema, *, fingerprint: str, group: st
     for key, value in expected.items():
         if found.get(key) != value:
             raise ManifestError(
-                f"{path}: its {key.decode()} is {found.get(key, b'absent').decode(errors='replace')}, "
+                f"{path}: its {key.decode()} is {_printable(found.get(key, b'absent').decode(errors='replace'))}, "
                 f"the manifest's is {value.decode()}; the file belongs to another run"
             )
 
@@ -110,12 +110,12 @@ def check_columns(path: Path, schema: pa.Schema, expected: pa.Schema) -> None:
     """
     if schema.names != expected.names:
         raise ManifestError(
-            f"{path}: expected the columns {', '.join(expected.names)}; found {', '.join(schema.names)}"
+            f"{path}: expected the columns {', '.join(expected.names)}; found {_printable(', '.join(schema.names))}"
         )
     for field in expected:
         found = schema.field(field.name).type
         if not _same_type(found, field.type):
-            raise ManifestError(f"{path}: column {field.name!r}: expected {field.type}, found {found}")
+            raise ManifestError(f"{path}: column {field.name!r}: expected {field.type}, found {_printable(str(found))}")
 
 
 def open_arrow(
@@ -179,3 +179,8 @@ def _same_type(found: pa.DataType, expected: pa.DataType) -> bool:
     if pa.types.is_string(expected):
         return pa.types.is_string(found) or pa.types.is_large_string(found)
     return found == expected
+
+
+def _printable(text: str) -> str:
+    """Text of a file that may be damaged, for a message of one line: other characters as their escapes."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
