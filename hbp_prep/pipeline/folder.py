@@ -63,7 +63,8 @@ class OutputFolder:
         """Remove everything that a run writes, the manifest first; foreign files stay."""
         for name in _OWN_FILES:
             (self.root / name).unlink(missing_ok=True)
-        for name in _OWN_FOLDERS:
+        replanned = [path.name for path in self.root.glob("schedule-*")]
+        for name in (*_OWN_FOLDERS, *replanned):
             path = self.root / name
             if path.is_symlink() or path.is_file():
                 path.unlink()

@@ -26,6 +26,7 @@ from hbp_prep.pipeline.ledger import Ledger
 from hbp_prep.pipeline.load import resolved_yaml
 from hbp_prep.pipeline.recipe import Recipe
 from hbp_prep.pipeline.specs import StageInputs, cost_model, plan_spec, source_specs, stage_inputs, tokenization_spec
+from hbp_prep.planning.types import Samples
 from hbp_prep.progress import Progress
 from hbp_prep.report.write import read_report
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
@@ -103,6 +104,45 @@ class Runner:
             self._run_stages(summary, corpus, tokenizer, inputs)
         return summary
 
+    def tokenize(self) -> Samples:
+        """Scan and tokenise only, or use what the folder has of the same corpora; a later run continues from there.
+
+        Raises:
+            ConfigError: the folder is not ours, or finished from other data.
+            HbpError: as :meth:`run`.
+        """
+        self._refuse_early(Mode.RESUME)
+        tokenizer = ChatTokenizer.load(tokenization_spec(self.recipe))
+        with self.folder.lock():
+            corpus, scans = self._scan()
+            inputs = stage_inputs(self.recipe, corpus, tokenizer.fingerprint)
+            ledger = Ledger(self.folder.ledger)
+            context = self._context(corpus, tokenizer, inputs)
+            why = ledger.why_not_current("tokenization", inputs.tokenization)
+            if why and self.folder.state() is State.FINISHED:
+                raise ConfigError(
+                    f"{self.folder.root} is finished, but its tokens are not this recipe's ({why}); "
+                    "choose another folder"
+                )
+            if why:
+                files.write_json(self.folder.scans, [scan.to_dict() for scan in scans])
+                ledger.begin("tokenization")
+                ledger.complete("tokenization", inputs.tokenization, stages.tokenize(context))
+            return stages.planned_samples(context)
+
+    def _context(self, corpus: Corpus, tokenizer: ChatTokenizer, inputs: StageInputs) -> stages.Context:
+        return stages.Context(
+            recipe=self.recipe,
+            folder=self.folder,
+            map_tasks=self.engine.map,
+            progress=self.progress,
+            corpus=corpus,
+            tokenizer=tokenizer,
+            plan_spec=self.plan_spec,
+            cost=self.cost,
+            fingerprint=inputs.fingerprint,
+        )
+
     def _refuse_early(self, mode: Mode) -> None:
         state = self.folder.state()
         out = self.folder.root
@@ -165,17 +205,7 @@ class Runner:
 
     def _run_stages(self, summary: RunSummary, corpus: Corpus, tokenizer: ChatTokenizer, inputs: StageInputs) -> None:
         ledger = Ledger(self.folder.ledger)
-        context = stages.Context(
-            recipe=self.recipe,
-            folder=self.folder,
-            map_tasks=self.engine.map,
-            progress=self.progress,
-            corpus=corpus,
-            tokenizer=tokenizer,
-            plan_spec=self.plan_spec,
-            cost=self.cost,
-            fingerprint=inputs.fingerprint,
-        )
+        context = self._context(corpus, tokenizer, inputs)
         steps: list[tuple[str, dict[str, Any], Callable[[stages.Context], list[Path]]]] = [
             ("tokenization", inputs.tokenization, stages.tokenize),
             ("planning", inputs.planning, stages.plan),

@@ -74,15 +74,20 @@ def tokenize(context: Context) -> list[Path]:
     return [folder.table, folder.rejected]
 
 
-def plan(context: Context) -> list[Path]:
-    """Lengths to packs, micro-steps and steps."""
+def planned_samples(context: Context) -> Samples:
+    """What the planner sees of the tokenised samples."""
     table = SampleTable.load(context.folder.table)
-    samples = Samples(
+    return Samples(
         num_tokens=table.num_tokens,
         num_loss_tokens=table.num_loss_tokens,
         source=table.source,
         source_names=tuple(source.name for source in context.corpus.sources),
     )
+
+
+def plan(context: Context) -> list[Path]:
+    """Lengths to packs, micro-steps and steps."""
+    samples = planned_samples(context)
     save_plan(make_plan(context.plan_spec, samples, context.cost, context.progress), context.folder.plan)
     return sorted(context.folder.plan.iterdir())
 

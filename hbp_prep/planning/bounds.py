@@ -20,7 +20,7 @@ def plan_bounds(spec: PlanSpec, samples: Samples, packs: Packs) -> dict[str, Any
     largest = max(spec.dp_size(index) * group.pack_length for index, group in enumerate(spec.groups))
     tokens = np.bincount(packs.group, weights=packs.num_tokens, minlength=len(lengths)).astype(np.int64)
     planned = np.bincount(packs.group, minlength=len(lengths))
-    num_micro_steps = sum(int(planned[index]) // spec.dp_size(index) for index in range(len(lengths)))
+    num_micro_steps = sum(-(-int(planned[index]) // spec.dp_size(index)) for index in range(len(lengths)))
     abr, wabr = imbalance_bounds(spec, samples, num_micro_steps)
     return {
         "num_micro_steps": -(-num_tokens // largest),

@@ -14,8 +14,10 @@ For one micro-step with N DP ranks and a quantity x_d per rank, its imbalance is
 - ``ave_tokens``: tokens that one DP rank handles in one optimizer step: tokens of a micro-step / DP size of its packing
   group, summed over the step's micro-steps; the mean over steps.
 - ``batch_bias``: total-variation distance between a step's token share by source and the corpus's (``mean``, ``p95``
-  over steps; ``random_mean``: of the same numbers of packs drawn at random), and ``samples_per_step_cv``, the
-  coefficient of variation of the number of samples in a step.
+  over steps; ``random_mean``, ``random_p95``: of the same numbers of packs drawn at random); ``samples_per_step_cv``,
+  the coefficient of variation of the number of samples in a step; and ``order_drift``, how far from a random order
+  samples are trained: the token-weighted correlation of a sample's rank by length with its step, without sign.
+- an empty pack counts as a rank with nothing: 0 tokens, 0 attention, 0 seconds.
 - ``predicted_seconds`` of a micro-step: of its slowest rank.
 
 Cost: a few passes over samples and packs; memory steps x sources.
@@ -29,7 +31,7 @@ import numpy as np
 from hbp_prep.cost.model import CostModel
 from hbp_prep.planning.bounds import plan_bounds
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.types import Float64, Int32, Int64, MicroStepMetrics, Packs, PlanSpec, Samples, Schedule
+from hbp_prep.planning.types import EMPTY_PACK, Float64, Int32, Int64, MicroStepMetrics, Packs, PlanSpec, Samples, Schedule
 
 ALIGNMENT_TOKENS = 128
 """Attention kernels work in tiles of 128 positions."""
@@ -61,14 +63,14 @@ def micro_step_metrics(packs: Packs, schedule: Schedule, seconds: Float64) -> Mi
         seconds: float64[P], predicted seconds of each pack.
     """
     starts = schedule.assignment_offsets[:-1]
-    assigned = schedule.assignment_packs
+    assigned_seconds = _assigned(seconds, schedule)
     return MicroStepMetrics(
-        num_tokens=np.add.reduceat(packs.num_tokens[assigned].astype(np.int64), starts),
-        num_loss_tokens=np.add.reduceat(packs.num_loss_tokens[assigned].astype(np.int64), starts),
-        abr=_imbalance(packs.attention_cost[assigned], schedule.assignment_offsets),
-        dbr=_imbalance(packs.num_tokens[assigned], schedule.assignment_offsets),
-        tbr=_imbalance(seconds[assigned], schedule.assignment_offsets),
-        predicted_seconds=np.maximum.reduceat(seconds[assigned], starts),
+        num_tokens=np.add.reduceat(_assigned(packs.num_tokens.astype(np.int64), schedule), starts),
+        num_loss_tokens=np.add.reduceat(_assigned(packs.num_loss_tokens.astype(np.int64), schedule), starts),
+        abr=_imbalance(_assigned(packs.attention_cost, schedule), schedule.assignment_offsets),
+        dbr=_imbalance(_assigned(packs.num_tokens, schedule), schedule.assignment_offsets),
+        tbr=_imbalance(assigned_seconds, schedule.assignment_offsets),
+        predicted_seconds=np.maximum.reduceat(assigned_seconds, starts),
     )
 
 
@@ -124,6 +126,11 @@ def cr_floor(spec: PlanSpec, samples: Samples) -> float:
     return float(lengths[lengths > longest].sum()) / float(lengths.sum())
 
 
+def _assigned(values: Any, schedule: Schedule) -> Any:
+    """Values of packs per assignment; 0 for an empty pack."""
+    return np.append(values, values.dtype.type(0))[schedule.assignment_packs]
+
+
 def _imbalance(values: Int32 | Int64 | Float64, offsets: Int64) -> Float64:
     """1 - mean / max within each micro-step; 0 where the maximum is 0."""
     largest = np.maximum.reduceat(values, offsets[:-1]).astype(np.float64)
@@ -134,7 +141,7 @@ def _imbalance(values: Int32 | Int64 | Float64, offsets: Int64) -> Float64:
 def _waiting_share(values: Int64 | Float64, schedule: Schedule, chosen: Any) -> float:
     """1 - sum of means / sum of maxima over the chosen micro-steps; 0 where there is nothing."""
     offsets = schedule.assignment_offsets
-    assigned = values[schedule.assignment_packs].astype(np.float64)
+    assigned = _assigned(values, schedule).astype(np.float64)
     largest = np.maximum.reduceat(assigned, offsets[:-1])[chosen].sum()
     mean = (np.add.reduceat(assigned, offsets[:-1]) / np.diff(offsets))[chosen].sum()
     return float(1.0 - mean / largest) if largest > 0 else 0.0
@@ -169,24 +176,48 @@ def _batch_bias(spec: PlanSpec, samples: Samples, packs: Packs, schedule: Schedu
     pack_of_sample = np.empty(len(samples), dtype=np.int64)
     num_samples = np.diff(packs.offsets)
     pack_of_sample[packs.sample_ids] = np.repeat(np.arange(len(packs)), num_samples)
-    step_of_assignment = np.repeat(schedule.step, np.diff(schedule.assignment_offsets)).astype(np.int64)
-    epoch_of_assignment = np.repeat(schedule.epoch, np.diff(schedule.assignment_offsets))
-    distances, random_distances, samples_per_step = [], [], []
+    dp_sizes = np.diff(schedule.assignment_offsets)
+    is_real = schedule.assignment_packs != EMPTY_PACK
+    assigned = schedule.assignment_packs[is_real]
+    step_of_assignment = np.repeat(schedule.step, dp_sizes)[is_real].astype(np.int64)
+    epoch_of_assignment = np.repeat(schedule.epoch, dp_sizes)[is_real]
+    ours, random, samples_per_step, moves = [], [], [], []
     for epoch in range(spec.epochs):
         own = epoch_of_assignment == epoch
         step_of_pack = np.empty(len(packs), dtype=np.int64)
-        step_of_pack[schedule.assignment_packs[own]] = step_of_assignment[own] - step_of_assignment[own][0]
-        shuffled = generator(spec.seed, "random steps", epoch).permutation(step_of_pack)
-        distances.append(_source_distance(samples, step_of_pack[pack_of_sample]))
-        random_distances.append(_source_distance(samples, shuffled[pack_of_sample]))
+        step_of_pack[assigned[own]] = step_of_assignment[own] - step_of_assignment[own][0]
+        rng = generator(spec.seed, "random steps", epoch)
+        shuffled = rng.permutation(step_of_pack)
+        ours.append(_source_distance(samples, step_of_pack[pack_of_sample]))
+        random.append(_source_distance(samples, shuffled[pack_of_sample]))
         samples_per_step.append(np.bincount(step_of_pack, weights=num_samples))
-    per_step = np.concatenate(samples_per_step)
+        moves.append(_length_drift(samples, step_of_pack[pack_of_sample]))
+    distances, random_distances, per_step = (np.concatenate(part) for part in (ours, random, samples_per_step))
     return {
-        "mean": _mean(np.concatenate(distances)),
-        "p95": float(np.percentile(np.concatenate(distances), 95)),
-        "random_mean": _mean(np.concatenate(random_distances)),
+        "mean": _mean(distances),
+        "p95": float(np.percentile(distances, 95)),
+        "random_mean": _mean(random_distances),
+        "random_p95": float(np.percentile(random_distances, 95)),
         "samples_per_step_cv": float(per_step.std() / per_step.mean()),
+        "order_drift": float(np.mean(moves)),
     }
+
+
+def _length_drift(samples: Samples, step_of_sample: Int64) -> float:
+    """How far samples stand from a random order: |rank correlation of length and step|, 0 random, 1 fully sorted.
+
+    Over tokens: each sample weighs by its length, and so do the ranks' means.
+    """
+    if step_of_sample.max() == 0 or samples.num_tokens.min() == samples.num_tokens.max():
+        return 0.0
+    weights = samples.num_tokens.astype(np.float64)
+    place = step_of_sample.astype(np.float64)
+    length_rank = np.empty(len(samples))
+    length_rank[np.argsort(samples.num_tokens, kind="stable")] = np.arange(len(samples))
+    place -= np.average(place, weights=weights)
+    length_rank -= np.average(length_rank, weights=weights)
+    norm = math.sqrt(float((weights * place**2).sum()) * float((weights * length_rank**2).sum()))
+    return abs(float((weights * place * length_rank).sum())) / norm if norm > 0 else 0.0
 
 
 def _source_distance(samples: Samples, step_of_sample: Int64) -> Float64:

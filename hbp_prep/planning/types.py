@@ -14,6 +14,9 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
+EMPTY_PACK = -1
+"""Stands for a pack where a DP rank of a micro-step has nothing to do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackingGroup:
@@ -129,7 +132,7 @@ class Schedule:
         phase: int16[U], index into ``phase_names``.
         assignment_offsets: int64[U + 1]; DP rank d of micro-step u has pack
             ``assignment_packs[assignment_offsets[u] + d]``.
-        assignment_packs: int64[...], pack ids; per epoch every pack exactly once.
+        assignment_packs: int64[...], pack ids, or ``EMPTY_PACK``; per epoch every pack exactly once.
     """
 
     epoch: Int16

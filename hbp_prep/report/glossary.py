@@ -112,6 +112,19 @@ METRICS = (
         sentence="The same where each step draws its packs at random: what chance alone would do.",
     ),
     Metric(
+        key="batch_bias.random_p95",
+        label="batch bias of random packs, 95th percentile",
+        unit="ratio",
+        sentence="The random draw's step that only 5% of its steps exceed.",
+    ),
+    Metric(
+        key="batch_bias.order_drift",
+        label="drift from a random order",
+        unit="ratio",
+        sentence="How far the order of training follows the lengths of samples: the token-weighted correlation of "
+        "a sample's rank by length with its step, without sign; 0 is random, 1 is sorted.",
+    ),
+    Metric(
         key="batch_bias.samples_per_step_cv",
         label="spread of samples per step",
         unit="ratio",

@@ -4,7 +4,7 @@ Cells are plain strings with user text as it is: whoever shows them escapes them
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,11 +79,16 @@ def comparison(report: Report) -> Table:
 
 
 def groups(report: Report) -> Table:
-    """One row per packing group."""
+    """One row per packing group of this plan."""
+    return packing_groups(report["ours"]["packing_groups"])
+
+
+def packing_groups(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """One row per packing group, from a plan's metrics."""
     return Table(
         title="Packing groups",
         columns=("group", "SP", "DP", "GC", "packs", "micro-steps", "tokens", "fill", "ABR", "TBR", "time"),
-        rows=tuple(_group_row(group) for group in report["ours"]["packing_groups"]),
+        rows=tuple(_group_row(group) for group in rows),
         note="SP: GPUs that share a pack. DP: packs in a micro-step. GC: layers with gradient checkpointing.",
     )
 
@@ -151,6 +156,11 @@ def lookup(metrics: Mapping[str, Any], dotted: str) -> float | None:
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
+
+
+def format_metric(unit: str, value: float) -> str:
+    """A figure in its unit: one of ``ratio``, ``count``, ``duration``, ``days``."""
+    return _FORMATS[unit](value)
 
 
 def count(value: float) -> str:

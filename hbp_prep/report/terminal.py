@@ -1,6 +1,6 @@
 """The report on the terminal. User text goes in as text, never as markup."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -19,6 +19,11 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
     shown = [tables.comparison(report), tables.groups(report), tables.sources(report)]
     if report["rejected"]:
         shown.append(tables.rejected(report))
+    print_tables(shown, console)
+
+
+def print_tables(shown: Iterable[tables.Table], console: Console) -> None:
+    """Print tables with their notes."""
     for table in shown:
         console.print()
         console.print(_rich_table(table))

@@ -3,6 +3,7 @@
 Cost: the sample table is streamed unit by unit; memory of about 10 bytes per sample and 40 per pack.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -38,7 +39,7 @@ from hbp_prep.manifest.tables import (
 from hbp_prep.manifest.writer import write_manifest, write_table
 from hbp_prep.planning.types import Plan
 from hbp_prep.sharding.sample_rows import sample_batches, totals_by_source
-from hbp_prep.sharding.schedule_rows import assignment_batches, micro_step_batches
+from hbp_prep.sharding.schedule_rows import assignment_batches, micro_step_batches, places_in
 from hbp_prep.sharding.shards import WrittenShard
 from hbp_prep.tokenization.store import TokenStore
 from hbp_prep.tokenization.table import SampleTable
@@ -89,8 +90,9 @@ def finish(
         return FileEntry(path=name, **asdict(write_table(out / name, full_schema, batches(full_schema))))
 
     rejected_by_reason: Counter[str] = Counter()
+    places = places_in((shard.group, shard.entry.rows) for shard in shards)
     micro_steps = write(MICRO_STEPS_NAME, MICRO_STEPS_SCHEMA, lambda schema: micro_step_batches(plan, schema))
-    assignments = write(ASSIGNMENTS_NAME, ASSIGNMENTS_SCHEMA, lambda schema: assignment_batches(plan, shards, schema))
+    assignments = write(ASSIGNMENTS_NAME, ASSIGNMENTS_SCHEMA, lambda schema: assignment_batches(plan, places, schema))
     samples = write(
         SAMPLES_NAME,
         SAMPLES_SCHEMA,
@@ -129,7 +131,9 @@ def finish(
 
 
 def _remove_strays(out: Path) -> None:
-    """Remove files in ``schedule/`` that are not of this format."""
+    """Remove schedules of replans, and files in ``schedule/`` that are not of this format."""
+    for folder in out.glob(f"{SCHEDULE_FOLDER}-*"):
+        shutil.rmtree(folder)
     wanted = {out / MICRO_STEPS_NAME, out / ASSIGNMENTS_NAME}
     for path in (out / SCHEDULE_FOLDER).glob("*"):
         if path not in wanted and not path.is_dir():

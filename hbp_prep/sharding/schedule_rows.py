@@ -1,16 +1,24 @@
 """The plan's schedule as the rows of both schedule files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from hbp_prep.manifest.tables import ASSIGNMENTS_SCHEMA, MICRO_STEPS_SCHEMA
-from hbp_prep.planning.types import Int32, Plan
+from hbp_prep.planning.types import EMPTY_PACK, Int32, Plan
 from hbp_prep.sharding.columns import NameColumn
-from hbp_prep.sharding.shards import WrittenShard
 
 _ROWS_PER_BATCH = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackPlaces:
+    """Where every pack lies, by pack id: the number of its shard within its packing group, and its row there."""
+
+    shard: Int32
+    row: Int32
 
 
 def micro_step_batches(plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -36,13 +44,16 @@ def micro_step_batches(plan: Plan, schema: pa.Schema) -> Iterator[pa.RecordBatch
         yield _record_batch(columns, MICRO_STEPS_SCHEMA, schema)
 
 
-def assignment_batches(plan: Plan, shards: Sequence[WrittenShard], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """``schedule/assignments.arrow``: one row per DP rank of every micro-step, in training order."""
+def assignment_batches(plan: Plan, places: PackPlaces, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """``schedule/assignments.arrow``: one row per DP rank of every micro-step, in training order.
+
+    An empty pack has -1 for pack, shard and row.
+    """
     schedule = plan.schedule
     dp_sizes = np.diff(schedule.assignment_offsets)
     micro_step_of = np.repeat(np.arange(len(schedule)), dp_sizes)
     dp_rank = np.arange(len(micro_step_of)) - schedule.assignment_offsets[micro_step_of]
-    shard, row = _locations(shards)
+    shard, row = (np.append(part, np.int32(EMPTY_PACK)) for part in (places.shard, places.row))
     for start in range(0, len(micro_step_of), _ROWS_PER_BATCH):
         rows = slice(start, start + _ROWS_PER_BATCH)
         pack_id = schedule.assignment_packs[rows]
@@ -57,16 +68,16 @@ def assignment_batches(plan: Plan, shards: Sequence[WrittenShard], schema: pa.Sc
         yield _record_batch(columns, ASSIGNMENTS_SCHEMA, schema)
 
 
-def _locations(shards: Sequence[WrittenShard]) -> tuple[Int32, Int32]:
-    """Where every pack lies, by pack id: the number of its shard within its packing group, and its row there."""
+def places_in(rows_of_shards: Iterable[tuple[int, int]]) -> PackPlaces:
+    """Where every pack lies, from (packing group, rows) of every shard in the order of pack ids."""
     seen: dict[int, int] = {}
     shard_parts, row_parts = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    for shard in shards:
-        number = seen.get(shard.group, 0)
-        seen[shard.group] = number + 1
-        shard_parts.append(np.full(shard.entry.rows, number, np.int32))
-        row_parts.append(np.arange(shard.entry.rows, dtype=np.int32))
-    return np.concatenate(shard_parts), np.concatenate(row_parts)
+    for group, rows in rows_of_shards:
+        number = seen.get(group, 0)
+        seen[group] = number + 1
+        shard_parts.append(np.full(rows, number, np.int32))
+        row_parts.append(np.arange(rows, dtype=np.int32))
+    return PackPlaces(shard=np.concatenate(shard_parts), row=np.concatenate(row_parts))
 
 
 def _record_batch(columns: dict[str, object], types: pa.Schema, schema: pa.Schema) -> pa.RecordBatch:

@@ -25,9 +25,10 @@ def check_tables(folder: Path, manifest: Manifest, findings: Findings, *, quick:
 
 
 def check_strays(folder: Path, manifest: Manifest, findings: Findings) -> None:
-    """Files in ``shards/`` and ``schedule/`` that the manifest does not name."""
+    """Files in ``shards/`` and in the folder of the schedule that the manifest does not name."""
     known = {entry.path for entry in manifest.files()}
-    for name in (SHARDS_FOLDER, SCHEDULE_FOLDER):
+    schedule_folder = manifest.schedule.micro_steps.path.rpartition("/")[0] or SCHEDULE_FOLDER
+    for name in (SHARDS_FOLDER, schedule_folder):
         for path in sorted((folder / name).rglob("*")):
             relative = path.relative_to(folder).as_posix()
             if not path.is_dir() and relative not in known:
