@@ -11,6 +11,7 @@ from hbp_prep.planning.strategies.first_fit_decreasing import first_fit_decreasi
 from hbp_prep.planning.strategies.first_fit_shuffled import first_fit_shuffled
 from hbp_prep.planning.strategies.iterative_sampling import iterative_sampling
 from hbp_prep.planning.strategies.random_fill import random_fill
+from hbp_prep.planning.strategies.shortest_pack_first import shortest_pack_first
 from hbp_prep.planning.types import Int64
 
 Strategy = Callable[[Int64, int, np.random.Generator], Int64]
@@ -23,4 +24,5 @@ STRATEGIES: Final[dict[str, Strategy]] = {
     "ffd": first_fit_decreasing,
     "bfs": best_fit_shuffled,
     "bfd": best_fit_decreasing,
+    "spfhp": shortest_pack_first,
 }

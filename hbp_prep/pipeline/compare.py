@@ -1,0 +1,94 @@
+"""``hbp-prep compare``: every published method, and this project's plan, on one corpus.
+
+Kernels are compiled on a few samples before the clock starts. A method that has no plan for the samples is a row with
+its reason.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hbp_prep import files
+from hbp_prep.cost.model import CostModel
+from hbp_prep.errors import ConfigError, PlanError
+from hbp_prep.pipeline.lengths import Problem
+from hbp_prep.planning.methods import METHODS
+from hbp_prep.planning.planner import make_plan
+from hbp_prep.planning.types import Curriculum, PlanSpec, Samples
+from hbp_prep.progress import Progress, track
+from hbp_prep.report.plans import comparison_html, comparison_svg
+from hbp_prep.suggest import did_you_mean
+
+OURS = "this plan"
+WARM_UP_SAMPLES = 64
+
+
+def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
+    """Metrics of every method, ``planning_seconds`` beside them; this project's plan last.
+
+    Args:
+        names: Of ``METHODS``; empty means all.
+
+    Returns:
+        One dictionary per method: ``method`` and either metrics or ``error``.
+
+    Raises:
+        ConfigError: an unknown method.
+    """
+    for name in names:
+        if name not in METHODS:
+            raise ConfigError(f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}")
+    spec = replace(problem.spec, curriculum=Curriculum(), epochs=1)
+    rows = []
+    chosen: dict[str, Callable[[PlanSpec, Samples, CostModel], Any]] = {
+        name: METHODS[name] for name in (names or METHODS)
+    }
+    chosen[f"{OURS} ({spec.strategy})"] = _ours
+    with track(progress, "compare", len(chosen), "methods"):
+        for name, method in chosen.items():
+            rows.append({"method": name} | _measure(method, spec, problem))
+            progress.advance(1)
+    return rows
+
+
+def write_chart(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the comparison as ``.svg`` or ``.html``.
+
+    Raises:
+        ConfigError: the name ends otherwise.
+    """
+    if path.suffix not in (".svg", ".html"):
+        raise ConfigError(f"--chart {path}: its name must end in .svg or .html")
+    text = comparison_svg(rows) if path.suffix == ".svg" else comparison_html(rows)
+    files.write_bytes(path, text.encode())
+
+
+def _ours(spec: PlanSpec, samples: Samples, cost: CostModel) -> Any:
+    return make_plan(spec, samples, cost).metrics
+
+
+def _measure(method: Callable[[PlanSpec, Samples, CostModel], Any], spec: PlanSpec, problem: Problem) -> dict[str, Any]:
+    _warm_up(method, spec, problem.cost)
+    started = time.perf_counter()
+    try:
+        metrics = method(spec, problem.samples, problem.cost)
+    except PlanError as error:
+        return {"error": str(error)}
+    return {**metrics, "planning_seconds": time.perf_counter() - started}
+
+
+def _warm_up(method: Callable[[PlanSpec, Samples, CostModel], Any], spec: PlanSpec, cost: CostModel) -> None:
+    """Compile what the method uses, on samples of lengths up to the longest packing length."""
+    longest = spec.groups[-1].pack_length
+    lengths = np.linspace(max(1, longest // WARM_UP_SAMPLES), longest, WARM_UP_SAMPLES).astype(np.int32)
+    few = Samples(
+        num_tokens=lengths, num_loss_tokens=lengths, source=np.zeros(len(lengths), np.int16), source_names=("all",)
+    )
+    try:
+        method(replace(spec, world_size=max(group.sp_degree for group in spec.groups)), few, cost)
+    except PlanError:
+        return  # too few samples for it; what it compiled before stays compiled
