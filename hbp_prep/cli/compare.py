@@ -26,7 +26,9 @@ Examples:
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these (default: all).")
 @click.option("--chart", type=click.Path(path_type=Path), help="Draw the comparison: .svg or .html.")
 @output_options
-def compare_command(*, methods: tuple[str, ...], chart: Path | None, quiet: bool, as_json: bool, **options: Any) -> None:
+def compare_command(
+    *, methods: tuple[str, ...], chart: Path | None, quiet: bool, as_json: bool, **options: Any
+) -> None:
     """Plan the samples of RECIPE, or of a file of lengths, with every method and print their metrics side by side.
 
     A RECIPE's corpora have to be tokenised to know their lengths: into WORK/.work, or a folder that is thrown away.

@@ -25,7 +25,7 @@ def curriculum_options(command: Command) -> Command:
             help="The first phase, as a fraction of the steps that the shortest group can fill.",
         ),
         click.option("--first-phase-steps", type=click.IntRange(min=0), help="Optimizer steps of the first phase."),
-        click.option("--curriculum", metavar="KIND", default="none", show_default=True, help="Order of packing groups."),
+        click.option("--curriculum", metavar="KIND", default="none", show_default=True, help="Order of groups."),
     ):
         command = option(command)
     return command
@@ -46,7 +46,7 @@ def problem_options(command: Command) -> Command:
             type=click.Path(path_type=Path),
             help="File with num_tokens and perhaps source: .parquet, .arrow, .csv.",
         ),
-        click.option("--work", type=click.Path(path_type=Path), help="With RECIPE: folder whose .work keeps the tokens."),
+        click.option("--work", type=click.Path(path_type=Path), help="With RECIPE: folder to keep tokens in."),
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the recipe."),
         click.option("--workers", "--num-proc", type=click.IntRange(min=1), help="With RECIPE: worker processes."),
         click.argument("recipe", required=False, type=click.Path(path_type=Path)),

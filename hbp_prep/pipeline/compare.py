@@ -17,6 +17,7 @@ from hbp_prep.cost.model import CostModel
 from hbp_prep.errors import ConfigError, PlanError
 from hbp_prep.pipeline.lengths import Problem
 from hbp_prep.planning.methods import METHODS
+from hbp_prep.planning.metrics import cr_floor
 from hbp_prep.planning.planner import make_plan
 from hbp_prep.planning.types import Curriculum, PlanSpec, Samples
 from hbp_prep.progress import Progress, track
@@ -41,7 +42,9 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
     """
     for name in names:
         if name not in METHODS:
-            raise ConfigError(f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}")
+            raise ConfigError(
+                f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}"
+            )
     spec = replace(problem.spec, curriculum=Curriculum(), epochs=1)
     rows = []
     chosen: dict[str, Callable[[PlanSpec, Samples, CostModel], Any]] = {
@@ -78,7 +81,8 @@ def _measure(method: Callable[[PlanSpec, Samples, CostModel], Any], spec: PlanSp
         metrics = method(spec, problem.samples, problem.cost)
     except PlanError as error:
         return {"error": str(error)}
-    return {**metrics, "planning_seconds": time.perf_counter() - started}
+    seconds = time.perf_counter() - started
+    return {**metrics, "cr_floor": cr_floor(spec, problem.samples), "planning_seconds": seconds}
 
 
 def _warm_up(method: Callable[[PlanSpec, Samples, CostModel], Any], spec: PlanSpec, cost: CostModel) -> None:

@@ -1,12 +1,12 @@
 """What planning without tokens needs: samples and settings, from a file of lengths or from a recipe.
 
 A file of lengths has a column ``num_tokens`` and may have ``source`` (text) and ``num_loss_tokens``: Parquet, Arrow IPC
-(a prepared folder's own ``samples.arrow``, too) or CSV. A recipe is scanned and tokenised; its ``.work`` is kept where a
-folder is named, and used again by ``hbp-prep run``.
+(a prepared folder's own ``samples.arrow``, too) or CSV. A recipe is scanned and tokenised; its ``.work`` is kept
+where a folder is named, and used again by ``hbp-prep run``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,7 +47,7 @@ class Settings:
     strategy: str = "bfs"
     order: str = "stratified"
     micro_steps_per_step: int = 4
-    curriculum: Curriculum = Curriculum()
+    curriculum: Curriculum = field(default_factory=Curriculum)
     epochs: int = 1
     seed: int = 0
 

@@ -138,20 +138,21 @@ class Batching(_Part):
 class CurriculumPart(_Part):
     """In what order packing groups come."""
 
-    kind: Literal["none", "two_phase"] = "none"
-    """`two_phase`: the shortest packing group alone first, then all in proportion."""
+    kind: Literal["none", "two_phase", "alternate", "ramp"] = "none"
+    """`two_phase`: the shortest packing group alone first, then all in proportion. `alternate`: the same first phase,
+    then whole steps of long and of short groups in turn. `ramp`: the longest group allowed grows phase by phase."""
     first_phase_steps: int | None = Field(default=None, ge=0)
-    """Optimizer steps of the first phase."""
+    """Optimizer steps of the first phase (`ramp`: of every phase but the last)."""
     first_phase_fraction: float | None = Field(default=None, ge=0, le=1)
     """The first phase as a fraction of the steps that the shortest group can fill."""
 
     @model_validator(mode="after")
     def _one_size(self) -> "CurriculumPart":
         sizes = [self.first_phase_steps, self.first_phase_fraction]
-        if self.kind == "two_phase" and sizes.count(None) != 1:
-            raise ValueError("a two_phase curriculum needs first_phase_steps or first_phase_fraction, and only one")
+        if self.kind != "none" and sizes.count(None) != 1:
+            raise ValueError(f"a {self.kind} curriculum needs first_phase_steps or first_phase_fraction, and only one")
         if self.kind == "none" and sizes != [None, None]:
-            raise ValueError("first_phase_steps and first_phase_fraction go with kind: two_phase")
+            raise ValueError("first_phase_steps and first_phase_fraction go with kind: two_phase, alternate or ramp")
         return self
 
 

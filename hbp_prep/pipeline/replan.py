@@ -8,10 +8,9 @@ is replaced in one rename, then the old schedule is removed: a crash at any mome
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ class Changes:
 
     Attributes:
         sp_degrees: {packing group's name: SP degree}; groups not named keep theirs.
-        curriculum: ``None`` means no curriculum, as in a recipe without one.
+        curriculum: Replaces the folder's; the default is none, as in a recipe without one.
     """
 
     world_size: int | None = None
@@ -62,7 +61,7 @@ class Changes:
     seed: int | None = None
     micro_steps_per_step: int | None = None
     epochs: int | None = None
-    curriculum: Curriculum = Curriculum()
+    curriculum: Curriculum = field(default_factory=Curriculum)
 
 
 def replan(out: Path, changes: Changes, progress: Progress, output: Path | None = None) -> Manifest:
@@ -88,14 +87,14 @@ def replan(out: Path, changes: Changes, progress: Progress, output: Path | None 
     plan = schedule_packs(spec, samples, packs, cost)
     if output is None:
         with OutputFolder(out).lock():
-            return _commit(out, manifest, plan, changes, progress)
+            return _commit(out, manifest, plan, progress)
     with _new_folder(output):
         for entry in manifest.files():
             if entry not in (manifest.schedule.micro_steps, manifest.schedule.assignments):
                 _link(inside(out, entry.path), output / entry.path)
         if (out / "resolved.yaml").exists():
             files.write_bytes(output / "resolved.yaml", (out / "resolved.yaml").read_bytes())
-        return _commit(output, manifest, plan, changes, progress)
+        return _commit(output, manifest, plan, progress)
 
 
 def changed_spec(manifest: Manifest, changes: Changes) -> PlanSpec:
@@ -155,7 +154,7 @@ def _stored_samples(out: Path, manifest: Manifest) -> tuple[Samples, Int64]:
     return samples, pack_of_sample
 
 
-def _commit(out: Path, old: Manifest, plan: Plan, changes: Changes, progress: Progress) -> Manifest:
+def _commit(out: Path, old: Manifest, plan: Plan, progress: Progress) -> Manifest:
     files.remove_stray_temps(out)
     shards = [(index, shard.rows) for index, group in enumerate(old.groups) for shard in group.shards]
     micro_steps = with_metadata(MICRO_STEPS_SCHEMA, fingerprint=old.fingerprint)

@@ -56,7 +56,9 @@ def padded_micro_steps(spec: PlanSpec, group_of_pack: Int16, keys: Int64) -> Mic
         dp_size = spec.dp_size(group)
         rng = generator(spec.seed, "micro-steps", group)
         members = np.flatnonzero(group_of_pack == group)
-        members = rng.permutation(members) if spec.order == "random" else members[np.argsort(keys[members], kind="stable")]
+        members = (
+            rng.permutation(members) if spec.order == "random" else members[np.argsort(keys[members], kind="stable")]
+        )
         num_empty = -len(members) % dp_size
         filled = np.concatenate([np.full(num_empty, EMPTY_PACK, dtype=np.int64), members])
         packs.append(rng.permuted(filled.reshape(-1, dp_size), axis=1).ravel())

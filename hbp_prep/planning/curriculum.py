@@ -1,8 +1,10 @@
 """The curriculum: which packing groups come when, over all epochs.
 
-``none``: every step draws from all packing groups in proportion. ``two_phase``: the run opens with steps of the
-shortest packing group only (phase ``short``), then all that is left comes in proportion (phase ``all``). Later epochs
-have the same packs and micro-steps in newly drawn steps, all in phase ``all``.
+``none``: every step draws from all packing groups in proportion. The others open the first epoch with steps of short
+packing groups only: ``two_phase`` with the shortest (phase ``short``), then all that is left in proportion (``all``);
+``alternate`` likewise, and then whole steps of the shortest group and whole steps of the longer ones in turn
+(``alternate``); ``ramp`` lets the longest group grow, one phase per group (``up to 16K``, ...), the last with all.
+Later epochs have the same packs and micro-steps in newly drawn steps, all in the last phase.
 """
 
 import numpy as np
@@ -13,28 +15,39 @@ from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.steps import order_of_steps
 from hbp_prep.planning.types import Int64, PlanSpec, Schedule
 
-PHASES = {"none": ("all",), "two_phase": ("short", "all")}
+PHASES = {"none": ("all",), "two_phase": ("short", "all"), "alternate": ("short", "alternate"), "ramp": ()}
+"""Phases of every kind; those of ``ramp`` are named by packing groups."""
+
+
+def phase_names(spec: PlanSpec) -> tuple[str, ...]:
+    """Names of the phases, in order."""
+    if spec.curriculum.kind == "ramp":
+        return tuple(f"up to {group.name}" for group in spec.groups)
+    return PHASES[spec.curriculum.kind]
 
 
 def make_schedule(spec: PlanSpec, micro_steps: MicroSteps) -> Schedule:
     """Put the micro-steps into training order.
 
     Raises:
-        PlanError: ``first_phase_steps`` is more than the shortest packing group can fill.
+        PlanError: ``first_phase_steps`` is more than the packing groups of a phase can fill.
     """
-    names = PHASES[spec.curriculum.kind]
+    names = phase_names(spec)
     steps: list[Int64] = []
     epochs: list[int] = []
     phases: list[int] = []
     for epoch in range(spec.epochs):
         rng = generator(spec.seed, "steps", epoch)
         left = np.arange(len(micro_steps), dtype=np.int64)
-        if epoch == 0 and spec.curriculum.kind == "two_phase":
-            chosen = _first_phase(spec, micro_steps, rng)
+        for phase in range(len(names) - 1 if epoch == 0 else 0):
+            chosen = _opening(spec, micro_steps, left, phase, rng)
             drawn = _draw(spec, micro_steps, chosen, rng)
-            steps, epochs, phases = drawn, [0] * len(drawn), [0] * len(drawn)
+            steps += drawn
+            epochs += [0] * len(drawn)
+            phases += [phase] * len(drawn)
             left = np.setdiff1d(left, chosen)
-        drawn = _draw(spec, micro_steps, left, rng)
+        draw = _alternate if spec.curriculum.kind == "alternate" else _draw
+        drawn = draw(spec, micro_steps, left, rng)
         steps += drawn
         epochs += [epoch] * len(drawn)
         phases += [len(names) - 1] * len(drawn)
@@ -42,7 +55,7 @@ def make_schedule(spec: PlanSpec, micro_steps: MicroSteps) -> Schedule:
 
 
 def first_phase_steps(spec: PlanSpec, num_micro_steps: int) -> int:
-    """Optimizer steps of the first phase, where the shortest packing group has ``num_micro_steps``.
+    """Optimizer steps of an opening phase, whose packing groups have ``num_micro_steps`` left.
 
     Raises:
         PlanError: more are asked for than the group can fill.
@@ -53,20 +66,30 @@ def first_phase_steps(spec: PlanSpec, num_micro_steps: int) -> int:
         return int((spec.curriculum.first_phase_fraction or 0.0) * most)
     if asked > most:
         raise PlanError(
-            f"curriculum.first_phase_steps is {asked}, but the shortest packing group, {spec.groups[0].name}, has "
-            f"{num_micro_steps} micro-steps: with {spec.micro_steps_per_step} per step it can fill at most {most} steps"
+            f"curriculum.first_phase_steps is {asked}, but the packing groups of that phase, from "
+            f"{spec.groups[0].name}, have {num_micro_steps} micro-steps: with {spec.micro_steps_per_step} per step "
+            f"they can fill at most {most} steps"
         )
     return asked
 
 
-def _first_phase(spec: PlanSpec, micro_steps: MicroSteps, rng: np.random.Generator) -> Int64:
-    """The first phase's micro-steps: evenly over the shortest group's costs (the cheapest where steps are sorted)."""
-    short = np.flatnonzero(micro_steps.group == 0)
+def _opening(spec: PlanSpec, micro_steps: MicroSteps, left: Int64, phase: int, rng: np.random.Generator) -> Int64:
+    """An opening phase's micro-steps: evenly over the costs of its groups (the cheapest where steps are sorted)."""
+    short = left[micro_steps.group[left] <= phase]
     num_chosen = first_phase_steps(spec, len(short)) * spec.micro_steps_per_step
     if spec.order == "sorted" or not num_chosen:
         return short[:num_chosen]
     evenly = (np.arange(num_chosen) + rng.random()) * len(short) / num_chosen
     return short[evenly.astype(np.int64)]
+
+
+def _alternate(spec: PlanSpec, micro_steps: MicroSteps, chosen: Int64, rng: np.random.Generator) -> list[Int64]:
+    """Whole steps of the shortest group and whole steps of the longer ones, each kind evenly spread over the others."""
+    is_long = micro_steps.group[chosen] > 0
+    kinds = [_draw(spec, micro_steps, chosen[own], rng) for own in (~is_long, is_long)]
+    places = [(position + 0.5) / len(steps) for steps in kinds for position in range(len(steps))]
+    steps = [step for kind in kinds for step in kind]
+    return [steps[index] for index in np.argsort(places, kind="stable").tolist()]
 
 
 def _draw(spec: PlanSpec, micro_steps: MicroSteps, chosen: Int64, rng: np.random.Generator) -> list[Int64]:

@@ -31,7 +31,17 @@ import numpy as np
 from hbp_prep.cost.model import CostModel
 from hbp_prep.planning.bounds import plan_bounds
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.types import EMPTY_PACK, Float64, Int32, Int64, MicroStepMetrics, Packs, PlanSpec, Samples, Schedule
+from hbp_prep.planning.types import (
+    EMPTY_PACK,
+    Float64,
+    Int32,
+    Int64,
+    MicroStepMetrics,
+    Packs,
+    PlanSpec,
+    Samples,
+    Schedule,
+)
 
 ALIGNMENT_TOKENS = 128
 """Attention kernels work in tiles of 128 positions."""
@@ -192,7 +202,9 @@ def _batch_bias(spec: PlanSpec, samples: Samples, packs: Packs, schedule: Schedu
         random.append(_source_distance(samples, shuffled[pack_of_sample]))
         samples_per_step.append(np.bincount(step_of_pack, weights=num_samples))
         moves.append(_length_drift(samples, step_of_pack[pack_of_sample]))
-    distances, random_distances, per_step = (np.concatenate(part) for part in (ours, random, samples_per_step))
+    distances: Float64 = np.concatenate(ours)
+    random_distances: Float64 = np.concatenate(random)
+    per_step = np.concatenate(samples_per_step)
     return {
         "mean": _mean(distances),
         "p95": float(np.percentile(distances, 95)),

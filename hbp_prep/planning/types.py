@@ -40,10 +40,12 @@ class Curriculum:
     """In what order packing groups come.
 
     Attributes:
-        kind: ``none`` (all groups in proportion throughout) or ``two_phase`` (first the shortest packing group only,
-            then all groups in proportion).
-        first_phase_steps: Optimizer steps of the first phase; or ``None``.
-        first_phase_fraction: The first phase as a fraction (0 to 1) of the steps that the shortest group can fill.
+        kind: ``none`` (all groups in proportion throughout); ``two_phase`` (first the shortest packing group only,
+            then all groups in proportion); ``alternate`` (the same first phase, then whole steps of long groups and
+            whole steps of short ones in turn, evenly spread: the paper's second phase); ``ramp`` (the longest group
+            allowed grows: as many phases as groups).
+        first_phase_steps: Optimizer steps of the first phase (of ``ramp``: of every phase but the last); or ``None``.
+        first_phase_fraction: The same as a fraction (0 to 1) of the steps that the shortest group can fill.
     """
 
     kind: str = "none"

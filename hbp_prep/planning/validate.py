@@ -97,15 +97,15 @@ def _validate_group(group: PackingGroup, world_size: int) -> None:
 
 
 def _validate_curriculum(curriculum: Curriculum, num_groups: int) -> None:
-    steps, fraction = curriculum.first_phase_steps, curriculum.first_phase_fraction
-    if curriculum.kind == "none":
+    kind, steps, fraction = curriculum.kind, curriculum.first_phase_steps, curriculum.first_phase_fraction
+    if kind == "none":
         if steps is not None or fraction is not None:
-            raise ConfigError("curriculum: a first phase needs kind: two_phase")
+            raise ConfigError(f"curriculum: a first phase needs kind: {' or '.join(list(PHASES)[1:])}")
         return
     if num_groups < 2:
-        raise ConfigError("curriculum: kind two_phase needs at least two packing groups")
+        raise ConfigError(f"curriculum: kind {kind} needs at least two packing groups")
     if (steps is None) == (fraction is None):
-        raise ConfigError("curriculum: kind two_phase needs either first_phase_steps or first_phase_fraction")
+        raise ConfigError(f"curriculum: kind {kind} needs either first_phase_steps or first_phase_fraction")
     if steps is not None and steps < 0:
         raise ConfigError(f"curriculum.first_phase_steps is {steps}; it must not be negative")
     if fraction is not None and not 0 <= fraction <= 1:

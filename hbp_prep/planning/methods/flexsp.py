@@ -1,8 +1,9 @@
 """FlexSP (arXiv 2412.01523): for every batch, flexible sequence-parallel groups chosen by a mixed-integer program.
 
 A batch's samples are sorted into length buckets. The program chooses how many GPU groups of each SP degree run side by
-side and how many samples of every bucket go to each degree, so that the mean group ends within a limit of seconds, which
-bisection lowers; inside a degree samples go longest first to the least busy group with room. (The paper's program
+side and how many samples of every bucket go to each degree, so that the mean group ends within a limit of seconds,
+which bisection lowers, with the fewest tokens under sequence parallelism; inside a degree samples go longest first to
+the least busy group with room. (The paper's program
 assigns to single groups; this one is its sum over equal groups.) A group of SP degree s holds s x (tokens of one GPU).
 Groups of one micro-step differ, so there is no schedule in the contract's sense, only figures. A baseline.
 """
@@ -21,7 +22,7 @@ from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.types import Int64, PlanSpec, Samples
 
 NUM_BUCKETS = 8
-SECONDS_LIMIT = 0.5
+SECONDS_LIMIT = 0.2
 """Deterministic seconds of the solver for one batch."""
 FILL = 0.85
 """A batch holds this share of the cluster's memory: whole samples do not fill every group exactly."""
@@ -58,7 +59,9 @@ def flexsp(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str, An
 def _batches(spec: PlanSpec, samples: Samples, tokens: int) -> list[Int64]:
     order = generator(spec.seed, "pack").permutation(len(samples))
     ends = np.cumsum(samples.num_tokens[order].astype(np.int64))
-    return [batch for batch in np.split(order, np.searchsorted(ends, np.arange(tokens, ends[-1], tokens))) if len(batch)]
+    return [
+        batch for batch in np.split(order, np.searchsorted(ends, np.arange(tokens, ends[-1], tokens))) if len(batch)
+    ]
 
 
 def _plan_batch(spec: PlanSpec, lengths: Int64, memory_tokens: int, cost: CostModel) -> list[list[_Group]]:
@@ -80,7 +83,8 @@ def _micro_step(spec: PlanSpec, ordered: Int64, memory_tokens: int, cost: CostMo
     degrees = [2**power for power in range(spec.groups[-1].sp_degree.bit_length())]
     seconds = {degree: _sample_seconds(spec, buckets, degree, cost) for degree in degrees}
     best = None
-    low, high = 0.0, float(sum(len(b) for b in buckets) * max(seconds[1]))
+    even = sum(len(bucket) * one for bucket, one in zip(buckets, seconds[1], strict=True)) / spec.world_size
+    low, high = even, 4 * even + min(max(of_degree) for of_degree in seconds.values())
     for _ in range(BISECTIONS):
         limit = (low + high) / 2
         counts = _solve(spec.world_size, buckets, seconds, limit, memory_tokens)
@@ -103,7 +107,7 @@ def _sample_seconds(spec: PlanSpec, buckets: list[Int64], degree: int, cost: Cos
 def _solve(
     world_size: int, buckets: list[Int64], seconds: dict[int, list[float]], limit: float, memory_tokens: int
 ) -> tuple[dict[int, int], dict[int, list[int]]] | None:
-    """Groups per SP degree, and samples of every bucket per SP degree, with no group slower than ``limit`` on average."""
+    """Groups per SP degree, and samples of every bucket per SP degree, the mean group within ``limit``."""
     model = cp_model.CpModel()
     num_groups = {degree: model.new_int_var(0, world_size // degree, f"groups {degree}") for degree in seconds}
     counts = {
@@ -113,9 +117,9 @@ def _solve(
     model.add(sum(degree * number for degree, number in num_groups.items()) <= world_size)
     for index, bucket in enumerate(buckets):
         model.add(sum(counts[degree][index] for degree in seconds) == len(bucket))
+    tokens = [int(bucket[0]) for bucket in buckets]
     for degree, of_sample in seconds.items():
         room = degree * memory_tokens
-        tokens = [int(bucket[0]) for bucket in buckets]
         mean_tokens = [math.ceil(bucket.mean()) for bucket in buckets]
         model.add(cp_model.LinearExpr.weighted_sum(counts[degree], mean_tokens) <= room * num_groups[degree])
         micros = [round(MICROSECONDS * value) for value in of_sample]
@@ -124,6 +128,8 @@ def _solve(
         for count, length in zip(counts[degree], tokens, strict=True):
             if length > room:
                 model.add(count == 0)
+    in_sp = [cp_model.LinearExpr.weighted_sum(counts[degree], tokens) for degree in seconds if degree > 1]
+    model.minimize(sum(in_sp))
     solver = cp_model.CpSolver()
     solver.parameters.max_deterministic_time = SECONDS_LIMIT
     solver.parameters.num_workers = 1
@@ -208,14 +214,10 @@ def _figures(
 def _imbalances(groups: list[_Group]) -> list[float]:
     """Imbalance over GPUs of tokens, attention and seconds."""
     width = np.array([group.sp_degree for group in groups], dtype=np.float64)
-    figures = []
-    for values in (
-        np.array([group.tokens / group.sp_degree for group in groups]),
-        np.array([group.attention / group.sp_degree for group in groups]),
-        np.array([group.seconds for group in groups]),
-    ):
-        figures.append(1 - float(np.average(values, weights=width) / values.max()) if values.max() > 0 else 0.0)
-    return figures
+    per_gpu = np.array([[one.tokens, one.attention, one.seconds * one.sp_degree] for one in groups], dtype=float)
+    per_gpu /= width[:, None]
+    mean, largest = np.average(per_gpu, axis=0, weights=width), per_gpu.max(axis=0)
+    return (1 - np.divide(mean, largest, out=np.ones(3), where=largest > 0)).tolist()
 
 
 def _attention_wait(groups: list[_Group]) -> tuple[float, float]:

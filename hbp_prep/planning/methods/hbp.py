@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.assemble import packs_from, padded_micro_steps, measured
+from hbp_prep.planning.assemble import measured, packs_from, padded_micro_steps
 from hbp_prep.planning.curriculum import make_schedule
 from hbp_prep.planning.grouping import group_of_samples
 from hbp_prep.planning.kernels.best_fit import best_fit_into

@@ -25,8 +25,8 @@ def longalign(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str,
 def loss_weights(num_loss_tokens: Int32, num_packs: int) -> Float64:
     """Weight of each sample's token losses in a batch of M samples in K packs, equation 3 of the paper.
 
-    The batch's loss is the mean over packs of the weighted sum of token losses; with the weight K / (M x N) for a sample
-    of N loss tokens it equals the mean over samples of each sample's mean loss.
+    The batch's loss is the mean over packs of the weighted sum of token losses; with the weight K / (M x N) for a
+    sample of N loss tokens it equals the mean over samples of each sample's mean loss.
 
     Args:
         num_loss_tokens: int32[M].

@@ -89,7 +89,7 @@ def test_fractions(fraction: float, steps: int) -> None:
 
 def test_too_long_a_first_phase_is_refused_with_the_largest_possible() -> None:
     settings = two_phase(first_phase_steps=6)
-    with pytest.raises(PlanError, match="has 11 micro-steps: with 2 per step it can fill at most 5 steps"):
+    with pytest.raises(PlanError, match="have 11 micro-steps: with 2 per step they can fill at most 5 steps"):
         make_schedule(settings, micro_steps(settings, 11, 6))
 
 
