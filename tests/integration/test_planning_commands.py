@@ -1,0 +1,131 @@
+"""``plan``, ``compare`` and ``replan`` as users call them."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from hbp_prep.demo.build import build_demo_corpus
+from hbp_prep.manifest.document import load_manifest
+from hbp_prep.manifest.schedule import load_schedule
+from hbp_prep.manifest.verify import verify
+from hbp_prep.progress import NoProgress
+
+PLAN = ("--groups", "4K:1,64K:4", "--world-size", 8, "--quiet")
+
+
+@pytest.fixture(scope="module")
+def lengths(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    tokens = np.concatenate([rng.integers(8, 4000, 600), rng.integers(5000, 60_000, 20)])
+    path = tmp_path_factory.mktemp("lengths") / "lengths.parquet"
+    pa.parquet.write_table(pa.table({"num_tokens": tokens, "source": ["a", "b"] * 310}), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from click.testing import CliRunner
+
+    from hbp_prep.cli.main import main
+
+    folder = tmp_path_factory.mktemp("demo")
+    build_demo_corpus(folder / "demo", progress=NoProgress())
+    result = CliRunner().invoke(main, ["run", str(folder / "demo/recipe.yaml"), "-o", str(folder / "out"), "-q"])
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_plan_writes_the_contracts_columns(hbp_prep: Any, lengths: Path, tmp_path: Path) -> None:
+    printed = hbp_prep("plan", "--lengths", lengths, *PLAN, "--json", "--output", tmp_path / "p")
+    figures = json.loads(printed.output)
+    assert figures["planning_seconds"] > 0 and figures["bounds"]["abr"] <= figures["abr"]
+    tables = {
+        name: pa.ipc.open_file(tmp_path / "p" / f"{name}.arrow").read_all()
+        for name in ("samples", "packs", "schedule/micro_steps", "schedule/assignments")
+    }
+    packs = tables["packs"].to_pydict()
+    assert sorted(sample for pack in packs["sample_ids"] for sample in pack) == list(range(620))
+    assert [sum(pack) for pack in packs["seq_lengths"]] == packs["num_tokens"]
+    assert sorted(tables["schedule/assignments"]["pack_id"].to_pylist()) == packs["pack_id"]
+    pack_of = dict(
+        zip(tables["samples"]["sample_id"].to_pylist(), tables["samples"]["pack_id"].to_pylist(), strict=True)
+    )
+    assert all(pack_of[sample] == pack for pack, ids in enumerate(packs["sample_ids"]) for sample in ids)
+
+
+def test_compare_has_a_row_per_method_and_a_chart(hbp_prep: Any, lengths: Path, tmp_path: Path) -> None:
+    chart = tmp_path / "chart.svg"
+    options = ("--method", "isf", "--method", "hbp", "--chart", chart, "--json")
+    rows = json.loads(hbp_prep("compare", "--lengths", lengths, *PLAN, *options).output)
+    assert [row["method"] for row in rows] == ["isf", "hbp", "this plan (bfs)"]
+    assert len({row["cr_floor"] for row in rows}) == 1
+    assert chart.read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan"], "either a RECIPE or --lengths"),
+        (["plan", "--lengths", "x.parquet"], "needs --groups and --world-size"),
+        (["plan", "--lengths", "x.txt", *PLAN], ".parquet"),
+        (["plan", "--lengths", "x.parquet", "--groups", "16Q", "--world-size", 8], "16Q"),
+        (["plan", "--lengths", "x.parquet", "--groups", "16K:a", "--world-size", 8], "LENGTH:SP_DEGREE"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(hbp_prep: Any, arguments: list[Any], words: str) -> None:
+    result = hbp_prep(*arguments, expect=None)
+    assert result.exit_code in (1, 2) and words in result.output and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "options", [("--world-size", 12), ("--groups", "64K:2"), ("--curriculum", "none", "--seed", 7)]
+)
+def test_replan_beside_keeps_every_promise(hbp_prep: Any, prepared: Path, tmp_path: Path, options: Any) -> None:
+    out, other = prepared / "out", tmp_path / "other"
+    before = (out / "manifest.json").read_bytes()
+    hbp_prep("replan", out, *options, "--output", other, "--quiet")
+    verify(other)
+    assert (out / "manifest.json").read_bytes() == before
+    manifest = load_manifest(other)
+    empty = int((load_schedule(other, manifest).pack_id < 0).sum())
+    assert empty == sum(-group.num_packs % group.dp_size for group in manifest.groups)
+
+
+def test_replan_in_place_survives_a_kill_at_any_file(
+    hbp_prep: Any, prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hbp_prep import files
+
+    class Killed(BaseException):
+        pass
+
+    original = files.commit
+    worlds = []
+    for kill_at in range(1, 5):
+        out = tmp_path / f"out{kill_at}"
+        shutil.copytree(prepared / "out", out)
+        count = 0
+
+        def commit(temp: Path, final: Path, kill_at: int = kill_at) -> None:
+            nonlocal count
+            original(temp, final)
+            count += 1
+            if count == kill_at:
+                raise Killed
+
+        monkeypatch.setattr(files, "commit", commit)
+        with pytest.raises(Killed):
+            hbp_prep("replan", out, "--world-size", 4, "--quiet")
+        monkeypatch.setattr(files, "commit", original)
+        assert load_schedule(out, load_manifest(out))
+        worlds.append(load_manifest(out).world_size)
+        hbp_prep("replan", out, "--world-size", 4, "--quiet")
+        verify(out)
+        assert len(list(out.glob("schedule*"))) == 1
+    assert worlds == [8, 8, 4, 4]
