@@ -94,8 +94,7 @@ def write_plan(folder: Path, plan: Plan, samples: Samples, origin: str) -> None:
 
 
 def _sample_rows(plan: Plan, samples: Samples, origin: str, schema: pa.Schema) -> pa.RecordBatch:
-    pack_of = np.empty(len(samples), dtype=np.int64)
-    pack_of[plan.packs.sample_ids] = np.repeat(np.arange(len(plan.packs)), np.diff(plan.packs.offsets))
+    pack_of = plan.packs.of_samples()
     groups = NameColumn([group.name for group in plan.spec.groups])
     rows = np.arange(len(samples), dtype=np.int64)
     columns = [
@@ -108,7 +107,7 @@ def _sample_rows(plan: Plan, samples: Samples, origin: str, schema: pa.Schema) -
         pa.array(samples.num_loss_tokens),
         pa.nulls(len(samples), pa.int32()),
         groups.array(plan.packs.group[pack_of]),
-        pa.array(pack_of),
+        pa.array(pack_of.astype(np.int64)),
     ]
     return pa.record_batch(columns, schema=schema)
 

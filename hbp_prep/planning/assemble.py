@@ -1,18 +1,19 @@
-"""From packs that stand already to a measured plan: micro-steps, order, figures. O(P log P).
+"""From packs to a measured plan: their sums, micro-steps, order, figures. O(P log P).
 
-The planner makes packs that fill every micro-step; here packs come from elsewhere (shards on disk, a published method),
-so their number need not be a multiple of the DP size. The last places of a packing group are then *empty packs*,
-``EMPTY_PACK``: fewer than one micro-step's worth, all in one micro-step, which costs what its fullest rank costs.
+The planner's own packs fill every micro-step. Packs that come from elsewhere (shards on disk, a published method) need
+not: then a packing group has fewer than one micro-step's worth of *empty packs*, all in one micro-step, which costs
+what its fullest rank costs.
 """
+
+from dataclasses import replace
 
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.balancing import MicroSteps
+from hbp_prep.planning.balancing import form_micro_steps
 from hbp_prep.planning.curriculum import make_schedule
 from hbp_prep.planning.metrics import micro_step_metrics, pack_seconds, plan_metrics
-from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.types import EMPTY_PACK, Int16, Int64, Packs, Plan, PlanSpec, Samples, Schedule
+from hbp_prep.planning.types import Curriculum, Int16, Int64, Packs, Plan, PlanSpec, Samples, Schedule
 
 
 def packs_from(samples: Samples, pack_of_sample: Int64, group_of_pack: Int16) -> Packs:
@@ -25,48 +26,24 @@ def packs_from(samples: Samples, pack_of_sample: Int64, group_of_pack: Int16) ->
     """
     lengths = samples.num_tokens.astype(np.int64)
     num_packs = len(group_of_pack)
-
-    def summed(values: Int64) -> Int64:
-        totals = np.zeros(num_packs, dtype=np.int64)
-        np.add.at(totals, pack_of_sample, values)
-        return totals
-
     num_samples = np.bincount(pack_of_sample, minlength=num_packs)
     return Packs(
         group=group_of_pack,
         offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(num_samples)]),
         sample_ids=np.argsort(pack_of_sample, kind="stable"),
-        num_tokens=summed(lengths).astype(np.int32),
-        num_loss_tokens=summed(samples.num_loss_tokens.astype(np.int64)).astype(np.int32),
-        attention_cost=summed(lengths * lengths),
+        num_tokens=sum_by_pack(pack_of_sample, lengths, num_packs).astype(np.int32),
+        num_loss_tokens=sum_by_pack(pack_of_sample, samples.num_loss_tokens.astype(np.int64), num_packs).astype(
+            np.int32
+        ),
+        attention_cost=sum_by_pack(pack_of_sample, lengths * lengths, num_packs),
     )
 
 
-def padded_micro_steps(spec: PlanSpec, group_of_pack: Int16, keys: Int64) -> MicroSteps:
-    """Packs of each packing group in ascending order of ``keys``, cut into micro-steps.
-
-    Where they do not fill the last micro-step, the group's *first* micro-step (its cheapest, by attention cost) holds
-    the empty packs: there the least is waited for.
-
-    Args:
-        keys: int64[P]; equal keys are taken in the order of packs. ``order: random`` shuffles instead.
-    """
-    sizes, packs, groups = [np.zeros(1, dtype=np.int64)], [], []
-    for group in range(len(spec.groups)):
-        dp_size = spec.dp_size(group)
-        rng = generator(spec.seed, "micro-steps", group)
-        members = np.flatnonzero(group_of_pack == group)
-        members = (
-            rng.permutation(members) if spec.order == "random" else members[np.argsort(keys[members], kind="stable")]
-        )
-        num_empty = -len(members) % dp_size
-        filled = np.concatenate([np.full(num_empty, EMPTY_PACK, dtype=np.int64), members])
-        packs.append(rng.permuted(filled.reshape(-1, dp_size), axis=1).ravel())
-        sizes.append(np.full(len(filled) // dp_size, dp_size, dtype=np.int64))
-        groups.append(np.full(len(filled) // dp_size, group, dtype=np.int16))
-    return MicroSteps(
-        group=np.concatenate(groups), offsets=np.cumsum(np.concatenate(sizes)), packs=np.concatenate(packs)
-    )
+def sum_by_pack(pack_of_sample: Int64, values: Int64, num_packs: int) -> Int64:
+    """Exact sums, int64[P] (bincount's floats would lose bits of attention costs)."""
+    totals = np.zeros(num_packs, dtype=np.int64)
+    np.add.at(totals, pack_of_sample, values)
+    return totals
 
 
 def schedule_packs(spec: PlanSpec, samples: Samples, packs: Packs, cost: CostModel) -> Plan:
@@ -75,8 +52,16 @@ def schedule_packs(spec: PlanSpec, samples: Samples, packs: Packs, cost: CostMod
     Raises:
         PlanError: the curriculum asks for more than these packs have.
     """
-    schedule = make_schedule(spec, padded_micro_steps(spec, packs.group, packs.attention_cost))
+    schedule = make_schedule(spec, form_micro_steps(spec, packs.group, packs.attention_cost))
     return measured(spec, samples, packs, schedule, cost)
+
+
+def shuffle_sorted(spec: PlanSpec, samples: Samples, packs: Packs, keys: Int64, cost: CostModel) -> Plan:
+    """The plan of published methods that sort: packs sorted by ``keys`` into micro-steps, these in random order."""
+    by_key = replace(spec, order="sorted", curriculum=Curriculum())
+    shuffled = replace(by_key, order="random")
+    schedule = make_schedule(shuffled, form_micro_steps(by_key, packs.group, keys))
+    return measured(shuffled, samples, packs, schedule, cost)
 
 
 def measured(spec: PlanSpec, samples: Samples, packs: Packs, schedule: Schedule, cost: CostModel) -> Plan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.types import Int16, Int64, PlanSpec
+from hbp_prep.planning.types import EMPTY_PACK, Int16, Int64, PlanSpec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class MicroSteps:
     Attributes:
         group: int16[U], ascending; inside a group ascending by attention cost (unless in random order).
         offsets: int64[U + 1].
-        packs: int64[P]; DP rank d of micro-step u has ``packs[offsets[u] + d]``.
+        packs: int64[...]; DP rank d of micro-step u has ``packs[offsets[u] + d]``, a pack id or ``EMPTY_PACK``.
     """
 
     group: Int16
@@ -35,10 +35,13 @@ class MicroSteps:
 def form_micro_steps(spec: PlanSpec, group_of_pack: Int16, attention_cost: Int64) -> MicroSteps:
     """Cut the packs of every packing group into micro-steps: alike in attention cost, or at random.
 
+    Where a group's packs are no multiple of its DP size, its *first* micro-step (the cheapest, unless in random order)
+    has the empty packs that are missing: there the least is waited for.
+
     Args:
         spec: ``order`` ``random`` shuffles the packs, any other sorts them by attention cost.
-        group_of_pack: int16[P], ascending; every group's number of packs is a multiple of its DP size.
-        attention_cost: int64[P].
+        group_of_pack: int16[P], ascending.
+        attention_cost: int64[P], or another key to sort by; equal keys stay in the order of packs.
 
     Returns:
         Every pack in exactly one micro-step. Which DP rank gets which pack is drawn at random.
@@ -52,9 +55,10 @@ def form_micro_steps(spec: PlanSpec, group_of_pack: Int16, attention_cost: Int64
             members = rng.permutation(members)
         else:
             members = members[np.argsort(attention_cost[members], kind="stable")]
-        packs.append(rng.permuted(members.reshape(-1, dp_size), axis=1).ravel())
-        sizes.append(np.full(len(members) // dp_size, dp_size, dtype=np.int64))
-        groups.append(np.full(len(members) // dp_size, group, dtype=np.int16))
+        filled = np.concatenate([np.full(-len(members) % dp_size, EMPTY_PACK, dtype=np.int64), members])
+        packs.append(rng.permuted(filled.reshape(-1, dp_size), axis=1).ravel())
+        sizes.append(np.full(len(filled) // dp_size, dp_size, dtype=np.int64))
+        groups.append(np.full(len(filled) // dp_size, group, dtype=np.int16))
     return MicroSteps(
         group=np.concatenate(groups), offsets=np.cumsum(np.concatenate(sizes)), packs=np.concatenate(packs)
     )

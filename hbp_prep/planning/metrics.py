@@ -183,9 +183,8 @@ def _unused(used: Int64, room: Int64) -> float:
 
 
 def _batch_bias(spec: PlanSpec, samples: Samples, packs: Packs, schedule: Schedule) -> dict[str, float]:
-    pack_of_sample = np.empty(len(samples), dtype=np.int64)
+    pack_of_sample = packs.of_samples()
     num_samples = np.diff(packs.offsets)
-    pack_of_sample[packs.sample_ids] = np.repeat(np.arange(len(packs)), num_samples)
     dp_sizes = np.diff(schedule.assignment_offsets)
     is_real = schedule.assignment_packs != EMPTY_PACK
     assigned = schedule.assignment_packs[is_real]

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
+from hbp_prep.planning.assemble import measured, packs_from, sum_by_pack
 from hbp_prep.planning.balancing import form_micro_steps
 from hbp_prep.planning.curriculum import make_schedule
 from hbp_prep.planning.filling import Filled, fill
-from hbp_prep.planning.metrics import micro_step_metrics, pack_seconds, plan_metrics
 from hbp_prep.planning.rebalance import rebalance
-from hbp_prep.planning.types import Curriculum, Int64, Packs, Plan, PlanSpec, Samples, Schedule
+from hbp_prep.planning.types import EMPTY_PACK, Curriculum, Packs, Plan, PlanSpec, Samples, Schedule
 from hbp_prep.planning.validate import validate_samples, validate_spec
 from hbp_prep.progress import NoProgress, Progress, track
 
@@ -47,11 +47,9 @@ def make_plan(spec: PlanSpec, samples: Samples, cost: CostModel, progress: Progr
         schedule = _order(spec, samples, filled)
         packs, schedule = _number_by_use(samples, filled, schedule)
         progress.advance(1)
-        seconds = pack_seconds(spec, packs, cost)
-        micro_steps = micro_step_metrics(packs, schedule, seconds)
-        metrics = plan_metrics(spec, samples, packs, schedule, micro_steps, seconds)
+        plan = measured(spec, samples, packs, schedule, cost)
         progress.advance(1)
-    return Plan(spec=spec, packs=packs, schedule=schedule, micro_steps=micro_steps, metrics=metrics)
+    return plan
 
 
 def naive_baseline(spec: PlanSpec, samples: Samples, cost: CostModel) -> Plan:
@@ -69,39 +67,17 @@ def naive_baseline(spec: PlanSpec, samples: Samples, cost: CostModel) -> Plan:
 
 def _order(spec: PlanSpec, samples: Samples, filled: Filled) -> Schedule:
     lengths = samples.num_tokens.astype(np.int64)
-    cost = _sum_by_pack(filled, lengths * lengths)
+    cost = sum_by_pack(filled.pack_of_sample, lengths * lengths, len(filled.group_of_pack))
     return make_schedule(spec, form_micro_steps(spec, filled.group_of_pack, cost))
 
 
 def _number_by_use(samples: Samples, filled: Filled, schedule: Schedule) -> tuple[Packs, Schedule]:
     """Number packs by packing group, and within it by first use, so that shards are written in training order."""
     num_packs = len(filled.group_of_pack)
+    assert not (schedule.assignment_packs == EMPTY_PACK).any(), "the planner fills every micro-step"
     first_epoch = schedule.assignment_packs[:num_packs]  # an epoch uses every pack once
     old_of_new = first_epoch[np.argsort(filled.group_of_pack[first_epoch], kind="stable")]
     new_of_old = np.empty(num_packs, dtype=np.int64)
     new_of_old[old_of_new] = np.arange(num_packs)
-    renumbered = Filled(
-        pack_of_sample=new_of_old[filled.pack_of_sample], group_of_pack=filled.group_of_pack[old_of_new]
-    )
-    packs = _packs(samples, renumbered)
+    packs = packs_from(samples, new_of_old[filled.pack_of_sample], filled.group_of_pack[old_of_new])
     return packs, replace(schedule, assignment_packs=new_of_old[schedule.assignment_packs])
-
-
-def _packs(samples: Samples, filled: Filled) -> Packs:
-    lengths = samples.num_tokens.astype(np.int64)
-    num_samples = np.bincount(filled.pack_of_sample, minlength=len(filled.group_of_pack))
-    return Packs(
-        group=filled.group_of_pack,
-        offsets=np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(num_samples)]),
-        sample_ids=np.argsort(filled.pack_of_sample, kind="stable"),
-        num_tokens=_sum_by_pack(filled, lengths).astype(np.int32),
-        num_loss_tokens=_sum_by_pack(filled, samples.num_loss_tokens.astype(np.int64)).astype(np.int32),
-        attention_cost=_sum_by_pack(filled, lengths * lengths),
-    )
-
-
-def _sum_by_pack(filled: Filled, values: Int64) -> Int64:
-    """Exact sums, int64[P] (bincount's floats would lose bits of attention costs)."""
-    totals = np.zeros(len(filled.group_of_pack), dtype=np.int64)
-    np.add.at(totals, filled.pack_of_sample, values)
-    return totals

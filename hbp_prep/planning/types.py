@@ -121,6 +121,12 @@ class Packs:
     def __len__(self) -> int:
         return len(self.group)
 
+    def of_samples(self) -> Int32:
+        """int32[N], the pack of every sample."""
+        packs = np.empty(len(self.sample_ids), dtype=np.int32)
+        packs[self.sample_ids] = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
+        return packs
+
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:

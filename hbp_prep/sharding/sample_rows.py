@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from hbp_prep.manifest.schema import SourceTotals
-from hbp_prep.planning.types import Int32, Packs, Plan
+from hbp_prep.planning.types import Plan
 from hbp_prep.sharding.columns import NameColumn
 from hbp_prep.tokenization.store import TokenStore
 from hbp_prep.tokenization.table import SampleTable
@@ -21,7 +21,7 @@ def sample_batches(
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
     """One batch per unit of the token store, by sample id."""
-    pack_of = _packs_of_samples(plan.packs)
+    pack_of = plan.packs.of_samples()
     files, sources = NameColumn(file_names), NameColumn(source_names)
     groups = NameColumn([group.name for group in plan.spec.groups])
     starts = np.flatnonzero(np.diff(table.unit, prepend=-1)).tolist()
@@ -57,9 +57,3 @@ def totals_by_source(table: SampleTable, source_names: Sequence[str]) -> dict[st
         )
         for index, name in enumerate(source_names)
     }
-
-
-def _packs_of_samples(packs: Packs) -> Int32:
-    pack_of = np.empty(len(packs.sample_ids), np.int32)
-    pack_of[packs.sample_ids] = np.repeat(np.arange(len(packs), dtype=np.int32), np.diff(packs.offsets))
-    return pack_of

@@ -3,9 +3,9 @@
 A batch's samples are sorted into length buckets. The program chooses how many GPU groups of each SP degree run side by
 side and how many samples of every bucket go to each degree, so that the mean group ends within a limit of seconds,
 which bisection lowers, with the fewest tokens under sequence parallelism; inside a degree samples go longest first to
-the least busy group with room. (The paper's program
-assigns to single groups; this one is its sum over equal groups.) A group of SP degree s holds s x (tokens of one GPU).
-Groups of one micro-step differ, so there is no schedule in the contract's sense, only figures. A baseline.
+the least busy group with room. The paper's program assigns to single groups; this one is its sum over equal groups, and
+reaches less than the paper prints. A group of SP degree s holds s x (tokens of one GPU). Groups of one micro-step
+differ, so there is no schedule in the contract's sense, only figures. A baseline.
 """
 
 import math
@@ -17,7 +17,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.metrics import HOURS_PER_DAY, SECONDS_PER_HOUR, cr_floor
+from hbp_prep.planning.metrics import HOURS_PER_DAY, SECONDS_PER_HOUR
 from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.types import Int64, PlanSpec, Samples
 
@@ -53,7 +53,7 @@ def flexsp(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str, An
         for index in chosen.tolist()
         for groups in _plan_batch(spec, lengths[batches[index]], memory_tokens, cost)
     ]
-    return _figures(spec, samples, planned, memory_tokens, len(batches) / len(chosen))
+    return _figures(spec, planned, memory_tokens, len(batches) / len(chosen))
 
 
 def _batches(spec: PlanSpec, samples: Samples, tokens: int) -> list[Int64]:
@@ -187,9 +187,7 @@ def _groups_of(placed: dict[int, list[Int64]], spec: PlanSpec, cost: CostModel) 
     return [*groups, *(_Group(sp_degree=1, tokens=0, attention=0, seconds=0.0) for _ in range(idle))]
 
 
-def _figures(
-    spec: PlanSpec, samples: Samples, planned: list[list[_Group]], memory_tokens: int, scale: float
-) -> dict[str, Any]:
+def _figures(spec: PlanSpec, planned: list[list[_Group]], memory_tokens: int, scale: float) -> dict[str, Any]:
     """Metrics over GPUs: a group of SP degree s is s GPUs, each with 1/s of its tokens and attention."""
     imbalances = np.array([_imbalances(groups) for groups in planned])
     waits = np.array([_attention_wait(groups) for groups in planned])
@@ -204,7 +202,6 @@ def _figures(
         "wabr": float(1 - waits[:, 0].sum() / waits[:, 1].sum()),
         "pr": 1 - tokens / room,
         "cr": in_sp / tokens,
-        "cr_floor": cr_floor(spec, samples),
         "num_micro_steps": round(scale * len(planned)),
         "predicted_hours": hours,
         "predicted_gpu_days": hours * spec.world_size / HOURS_PER_DAY,

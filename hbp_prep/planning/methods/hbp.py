@@ -6,19 +6,17 @@ Leftovers, which the paper does not speak of, are kept: the last micro-step of a
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.assemble import measured, packs_from, padded_micro_steps
-from hbp_prep.planning.curriculum import make_schedule
+from hbp_prep.planning.assemble import packs_from, shuffle_sorted
 from hbp_prep.planning.grouping import group_of_samples
 from hbp_prep.planning.kernels.best_fit import best_fit_into
 from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.strategies import STRATEGIES
-from hbp_prep.planning.types import Curriculum, Int64, PlanSpec, Samples
+from hbp_prep.planning.types import Int64, PlanSpec, Samples
 
 
 def hbp(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str, Any]:
@@ -26,10 +24,7 @@ def hbp(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str, Any]:
     pack_of_sample, sizes = hierarchical_packs(spec, samples)
     group_of_pack = np.repeat(np.arange(len(sizes), dtype=np.int16), sizes)
     packs = packs_from(samples, pack_of_sample, group_of_pack)
-    by_cost = replace(spec, order="sorted", curriculum=Curriculum())
-    micro_steps = padded_micro_steps(by_cost, packs.group, packs.attention_cost)
-    shuffled = replace(by_cost, order="random")
-    return measured(shuffled, samples, packs, make_schedule(shuffled, micro_steps), cost).metrics
+    return shuffle_sorted(spec, samples, packs, packs.attention_cost, cost).metrics
 
 
 def hierarchical_packs(spec: PlanSpec, samples: Samples) -> tuple[Int64, list[int]]:

@@ -19,7 +19,7 @@ def longalign(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str,
     """Plan to the longest packing length."""
     capacity = spec.groups[-1].pack_length
     bins = random_fill(samples.num_tokens.astype(np.int64), capacity, generator(spec.seed, "pack"))
-    return of_packs(spec, samples, cost, bins, order="random")
+    return of_packs(spec, samples, cost, bins)
 
 
 def loss_weights(num_loss_tokens: Int32, num_packs: int) -> Float64:

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.assemble import measured, packs_from, padded_micro_steps
-from hbp_prep.planning.curriculum import make_schedule
+from hbp_prep.planning.assemble import packs_from, shuffle_sorted
 from hbp_prep.planning.kernels.next_fit import next_fit
-from hbp_prep.planning.types import Curriculum, PlanSpec, Samples
+from hbp_prep.planning.types import PlanSpec, Samples
 
 
 def sorted_batching(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mapping[str, Any]:
@@ -24,7 +23,5 @@ def sorted_batching(spec: PlanSpec, samples: Samples, cost: CostModel) -> Mappin
     bins = np.empty(len(lengths), dtype=np.int64)
     bins[by_length] = next_fit(lengths[by_length], spec.groups[-1].pack_length)
     packs = packs_from(samples, bins, np.zeros(int(bins.max()) + 1, dtype=np.int16))
-    in_order = replace(spec, groups=spec.groups[-1:], order="sorted", curriculum=Curriculum())
-    micro_steps = padded_micro_steps(in_order, packs.group, np.arange(len(packs), dtype=np.int64))
-    shuffled = replace(in_order, order="random")
-    return measured(shuffled, samples, packs, make_schedule(shuffled, micro_steps), cost).metrics
+    single = replace(spec, groups=spec.groups[-1:])
+    return shuffle_sorted(single, samples, packs, np.arange(len(packs), dtype=np.int64), cost).metrics

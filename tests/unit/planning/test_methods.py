@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hbp_prep.planning.assemble import packs_from, padded_micro_steps, schedule_packs
+from hbp_prep.planning.assemble import packs_from, schedule_packs
+from hbp_prep.planning.balancing import form_micro_steps
 from hbp_prep.planning.methods import METHODS
 from hbp_prep.planning.methods.hbp import hierarchical_packs
 from hbp_prep.planning.methods.longalign import loss_weights
@@ -67,7 +68,7 @@ def test_standing_packs_get_the_fewest_empty_ones(lengths: list[int], world_size
 def test_empty_packs_stand_where_the_least_is_waited_for() -> None:
     own = samples([5, 1, 4, 2, 3])
     packs = packs_from(own, np.arange(5), np.zeros(5, np.int16))
-    micro_steps = padded_micro_steps(spec([(16, 1)], 4), packs.group, packs.attention_cost)
+    micro_steps = form_micro_steps(spec([(16, 1)], 4), packs.group, packs.attention_cost)
     assert sorted(micro_steps.packs[:4].tolist()) == [-1, -1, -1, 1]
 
 
