@@ -8,7 +8,8 @@ import click
 from rich.console import Console
 
 from hbp_prep.cli.console import output_options, progress_bars
-from hbp_prep.cli.plan_options import as_curriculum, curriculum_options, problem_options, read_problem
+from hbp_prep.cli.plan_options import curriculum_options, problem_options, read_problem
+from hbp_prep.pipeline.folder import refuse_filled
 from hbp_prep.pipeline.plan_only import plan_only, write_plan
 from hbp_prep.report.plans import plan_tables
 from hbp_prep.report.terminal import print_tables
@@ -29,9 +30,6 @@ Examples:
 def plan_command(
     *,
     output: Path | None,
-    curriculum: str,
-    first_phase_steps: int | None,
-    first_phase_fraction: float | None,
     quiet: bool,
     as_json: bool,
     **options: Any,
@@ -40,9 +38,10 @@ def plan_command(
 
     A RECIPE's corpora have to be tokenised to know their lengths: into WORK/.work, or a folder that is thrown away.
     """
-    order = as_curriculum(curriculum, first_phase_steps, first_phase_fraction)
+    if output is not None:
+        refuse_filled(output)
     with progress_bars(quiet=quiet) as progress:
-        problem = read_problem(progress, curriculum=order, **options)
+        problem = read_problem(progress, **options)
         planned = plan_only(problem, progress)
         if output is not None:
             origin = str(options["lengths"] or options["recipe"])

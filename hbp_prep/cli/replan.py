@@ -7,8 +7,9 @@ import click
 from rich.console import Console
 
 from hbp_prep.cli.console import output_options, progress_bars
-from hbp_prep.cli.plan_options import as_curriculum, curriculum_options, sp_degrees
+from hbp_prep.cli.plan_options import curriculum_options, sp_degrees
 from hbp_prep.pipeline.replan import Changes, replan
+from hbp_prep.planning.types import Curriculum
 from hbp_prep.report.terminal import print_report
 from hbp_prep.report.write import read_report
 
@@ -39,9 +40,7 @@ def replan_command(
     micro_steps_per_step: int | None,
     epochs: int | None,
     output: Path | None,
-    curriculum: str,
-    first_phase_steps: int | None,
-    first_phase_fraction: float | None,
+    curriculum: Curriculum,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -55,7 +54,7 @@ def replan_command(
         seed=seed,
         micro_steps_per_step=micro_steps_per_step,
         epochs=epochs,
-        curriculum=as_curriculum(curriculum, first_phase_steps, first_phase_fraction),
+        curriculum=curriculum,
     )
     with progress_bars(quiet=quiet) as progress:
         replan(out, changes, progress, output)

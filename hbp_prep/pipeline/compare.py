@@ -26,6 +26,7 @@ from hbp_prep.suggest import did_you_mean
 
 OURS = "this plan"
 WARM_UP_SAMPLES = 64
+_CHARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {".svg": comparison_svg, ".html": comparison_html}
 
 
 def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[dict[str, Any]]:
@@ -58,16 +59,19 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
     return rows
 
 
-def write_chart(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write the comparison as ``.svg`` or ``.html``.
+def check_chart_name(path: Path) -> None:
+    """Refuse a name that :func:`write_chart` could not write, before the work is done.
 
     Raises:
-        ConfigError: the name ends otherwise.
+        ConfigError: it ends neither in ``.svg`` nor in ``.html``.
     """
-    if path.suffix not in (".svg", ".html"):
-        raise ConfigError(f"--chart {path}: its name must end in .svg or .html")
-    text = comparison_svg(rows) if path.suffix == ".svg" else comparison_html(rows)
-    files.write_bytes(path, text.encode())
+    if path.suffix not in _CHARTS:
+        raise ConfigError(f"--chart {path}: its name must end in {' or '.join(_CHARTS)}")
+
+
+def write_chart(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the comparison, as the name ends."""
+    files.write_bytes(path, _CHARTS[path.suffix](rows).encode())
 
 
 def _ours(spec: PlanSpec, samples: Samples, cost: CostModel) -> Any:

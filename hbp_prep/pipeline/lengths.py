@@ -6,7 +6,7 @@ where a folder is named, and used again by ``hbp-prep run``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,15 +41,12 @@ class Settings:
 
     groups: str
     world_size: int
-    gpus_per_node: int = 8
-    hardware: str = "h100-80g"
-    model: str = "llama3.1-8b"
-    strategy: str = "bfs"
-    order: str = "stratified"
-    micro_steps_per_step: int = 4
-    curriculum: Curriculum = field(default_factory=Curriculum)
-    epochs: int = 1
-    seed: int = 0
+    hardware: str
+    model: str
+    strategy: str
+    micro_steps_per_step: int
+    curriculum: Curriculum
+    seed: int
 
 
 def problem_of_lengths(path: Path, settings: Settings) -> Problem:
@@ -61,7 +58,6 @@ def problem_of_lengths(path: Path, settings: Settings) -> Problem:
     """
     cluster = Cluster(
         world_size=settings.world_size,
-        gpus_per_node=settings.gpus_per_node,
         hardware=settings.hardware,
         model=settings.model,
     )
@@ -69,10 +65,10 @@ def problem_of_lengths(path: Path, settings: Settings) -> Problem:
         groups=parse_groups(settings.groups),
         world_size=settings.world_size,
         strategy=settings.strategy,
-        order=settings.order,
+        order="stratified",
         micro_steps_per_step=settings.micro_steps_per_step,
         curriculum=settings.curriculum,
-        epochs=settings.epochs,
+        epochs=1,
         seed=settings.seed,
     )
     validate_spec(spec)
