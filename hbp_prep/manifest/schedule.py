@@ -1,5 +1,6 @@
 """The schedule as flat arrays: micro-steps in training order, and which pack each DP rank runs in each."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,21 @@ from numpy.typing import NDArray
 
 from hbp_prep.errors import ManifestError
 from hbp_prep.manifest.paths import inside
-from hbp_prep.manifest.schema import FileEntry, Manifest
+from hbp_prep.manifest.schema import SCHEDULE_FOLDER, FileEntry, Manifest
 from hbp_prep.manifest.tables import ASSIGNMENTS_SCHEMA, MICRO_STEPS_SCHEMA, iterate_batches, open_arrow
 
 Array = NDArray[Any]
+
+_REPLANNED = re.compile(rf"{SCHEDULE_FOLDER}-[0-9a-f]{{12}}")
+
+
+def replanned_schedules(folder: Path) -> list[Path]:
+    """Schedule folders that replans have made: ``schedule-<12 hexadecimal digits>``; other names are the user's."""
+    return [
+        path
+        for path in sorted(folder.glob(f"{SCHEDULE_FOLDER}-*"))
+        if _REPLANNED.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hbp_prep import files
 from hbp_prep.errors import ConfigError
+from hbp_prep.manifest.schedule import replanned_schedules
 from hbp_prep.manifest.schema import FORMAT
 
 _OWN_FILES = ("manifest.json", "samples.arrow", "rejected.arrow", "resolved.yaml")
@@ -63,9 +64,7 @@ class OutputFolder:
         """Remove everything that a run writes, the manifest first; foreign files stay."""
         for name in _OWN_FILES:
             (self.root / name).unlink(missing_ok=True)
-        replanned = [path.name for path in self.root.glob("schedule-*")]
-        for name in (*_OWN_FOLDERS, *replanned):
-            path = self.root / name
+        for path in (*(self.root / name for name in _OWN_FOLDERS), *replanned_schedules(self.root)):
             if path.is_symlink() or path.is_file():
                 path.unlink()
             elif path.exists():
@@ -92,6 +91,16 @@ class OutputFolder:
             yield
         finally:
             os.close(handle)
+
+
+def refuse_filled(output: Path) -> None:
+    """Refuse an ``--output`` that has to be new or empty and is not.
+
+    Raises:
+        ConfigError: something stands there.
+    """
+    if OutputFolder(output).state() is not State.ABSENT:
+        raise ConfigError(f"--output {output} is not empty; choose an empty or new folder")
 
 
 def clean(root: Path) -> int:

@@ -2,13 +2,13 @@
 
 import time
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hbp_prep.errors import ConfigError
 from hbp_prep.fingerprint import fingerprint
 from hbp_prep.manifest.schema import ASSIGNMENTS_NAME, MICRO_STEPS_NAME, SAMPLES_NAME
 from hbp_prep.manifest.tables import (
@@ -70,16 +70,13 @@ def write_plan(folder: Path, plan: Plan, samples: Samples, origin: str) -> None:
     """Write ``samples.arrow``, ``packs.arrow`` and ``schedule/``.
 
     Args:
-        folder: New or empty.
+        folder: New or empty (:func:`hbp_prep.pipeline.folder.refuse_filled` makes sure before the work).
         origin: What stands in the column ``file`` of samples.arrow.
 
     Raises:
-        ConfigError: the folder is not empty.
         DataError: it cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--output {folder} is not empty; choose an empty or new folder")
-    key = fingerprint({"spec": repr(plan.spec), "lengths": samples.num_tokens.tobytes().hex()})
+    key = fingerprint({"spec": repr(plan.spec), "lengths": sha256(samples.num_tokens.tobytes()).hexdigest()})
 
     def write(name: str, types: pa.Schema, batches: Any) -> None:
         schema = with_metadata(types, fingerprint=key)

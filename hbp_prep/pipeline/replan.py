@@ -8,8 +8,7 @@ is replaced in one rename, then the old schedule is removed: a crash at any mome
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from hbp_prep.cost.model import CostModel
 from hbp_prep.errors import ConfigError, ManifestError
 from hbp_prep.manifest.document import load_manifest, write_manifest
 from hbp_prep.manifest.paths import inside
-from hbp_prep.manifest.schema import MANIFEST_NAME, SCHEDULE_FOLDER, FileEntry, Manifest
+from hbp_prep.manifest.schedule import replanned_schedules
+from hbp_prep.manifest.schema import SCHEDULE_FOLDER, FileEntry, Manifest
 from hbp_prep.manifest.tables import (
     ASSIGNMENTS_SCHEMA,
     MICRO_STEPS_SCHEMA,
@@ -32,7 +32,7 @@ from hbp_prep.manifest.tables import (
     with_metadata,
 )
 from hbp_prep.manifest.writer import write_table
-from hbp_prep.pipeline.folder import OutputFolder
+from hbp_prep.pipeline.folder import OutputFolder, refuse_filled
 from hbp_prep.pipeline.load import load_recipe, resolved_yaml
 from hbp_prep.pipeline.recipe import CurriculumPart, Recipe
 from hbp_prep.planning.assemble import packs_from, schedule_packs
@@ -45,6 +45,8 @@ from hbp_prep.suggest import did_you_mean
 
 DEFAULT_STRATEGY = "bfs"
 """Stands in the plan's settings; packs are not made anew."""
+
+_RECIPE_NAME = "resolved.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,28 +79,25 @@ def replan(out: Path, changes: Changes, progress: Progress, output: Path | None 
         ConfigError: a setting is wrong, or ``output`` is not empty.
         PlanError: the curriculum asks for more than the packs have.
     """
-    manifest = load_manifest(out)
-    spec = changed_spec(manifest, changes)
-    cost = CostModel.from_dict(manifest.cost_model)
-    samples, pack_of_sample = _stored_samples(out, manifest)
-    num_packs = [group.num_packs for group in manifest.groups]
-    group_of_pack = np.repeat(np.arange(len(num_packs), dtype=np.int16), num_packs)
-    packs = packs_from(samples, pack_of_sample, group_of_pack)
-    plan = schedule_packs(spec, samples, packs, cost)
-    if output is None:
-        with OutputFolder(out).lock():
+    load_manifest(out)  # a folder that is none of ours is not even locked
+    if output is not None:
+        refuse_filled(output)
+    with OutputFolder(out).lock():
+        manifest = load_manifest(out)
+        plan = _new_plan(out, manifest, changed_spec(manifest, changes, _recipe(out)))
+        if output is None:
             return _commit(out, manifest, plan, progress)
-    with _new_folder(output):
-        for entry in manifest.files():
-            if entry not in (manifest.schedule.micro_steps, manifest.schedule.assignments):
-                _link(inside(out, entry.path), output / entry.path)
-        if (out / "resolved.yaml").exists():
-            files.write_bytes(output / "resolved.yaml", (out / "resolved.yaml").read_bytes())
-        return _commit(output, manifest, plan, progress)
+        with OutputFolder(output).lock():
+            for entry in manifest.files():
+                if entry not in (manifest.schedule.micro_steps, manifest.schedule.assignments):
+                    _link(inside(out, entry.path), output / entry.path)
+            if (out / _RECIPE_NAME).exists():
+                files.write_bytes(output / _RECIPE_NAME, (out / _RECIPE_NAME).read_bytes())
+            return _commit(output, manifest, plan, progress)
 
 
-def changed_spec(manifest: Manifest, changes: Changes) -> PlanSpec:
-    """The settings of the new schedule, checked.
+def changed_spec(manifest: Manifest, changes: Changes, recipe: Recipe | None) -> PlanSpec:
+    """The settings of the new schedule, checked; ``recipe`` is the folder's own, whose batching order it keeps.
 
     Raises:
         ConfigError: an unknown packing group, or values that do not fit each other.
@@ -123,7 +122,7 @@ def changed_spec(manifest: Manifest, changes: Changes) -> PlanSpec:
         ),
         world_size=changes.world_size or manifest.world_size,
         strategy=DEFAULT_STRATEGY,
-        order="stratified",
+        order=recipe.batching.order if recipe else "stratified",
         micro_steps_per_step=changes.micro_steps_per_step or manifest.schedule.micro_steps_per_step,
         curriculum=changes.curriculum,
         epochs=changes.epochs or manifest.schedule.epochs,
@@ -131,6 +130,14 @@ def changed_spec(manifest: Manifest, changes: Changes) -> PlanSpec:
     )
     validate_spec(spec)
     return spec
+
+
+def _new_plan(out: Path, manifest: Manifest, spec: PlanSpec) -> Plan:
+    samples, pack_of_sample = _stored_samples(out, manifest)
+    num_packs = [group.num_packs for group in manifest.groups]
+    group_of_pack = np.repeat(np.arange(len(num_packs), dtype=np.int16), num_packs)
+    packs = packs_from(samples, pack_of_sample, group_of_pack)
+    return schedule_packs(spec, samples, packs, CostModel.from_dict(manifest.cost_model))
 
 
 def _stored_samples(out: Path, manifest: Manifest) -> tuple[Samples, Int64]:
@@ -198,17 +205,16 @@ def _entry(out: Path, name: str, schema: pa.Schema, batches: Any) -> FileEntry:
 
 
 def _remove_other_schedules(out: Path, kept: str) -> None:
-    for path in out.glob(f"{SCHEDULE_FOLDER}*"):
+    for path in (out / SCHEDULE_FOLDER, *replanned_schedules(out)):
         if path.is_dir() and path.name != kept:
             shutil.rmtree(path)
 
 
 def _update_recipe(out: Path, spec: PlanSpec) -> None:
     """Let ``resolved.yaml``, where there is one, name the cluster that the folder is for now."""
-    path = out / "resolved.yaml"
-    if not path.exists():
+    recipe = _recipe(out)
+    if recipe is None:
         return
-    recipe = load_recipe(path)
     groups = [
         group.model_copy(update={"sp_degree": planned.sp_degree})
         for group, planned in zip(recipe.packing.groups, spec.groups, strict=True)
@@ -223,16 +229,12 @@ def _update_recipe(out: Path, spec: PlanSpec) -> None:
             "curriculum": CurriculumPart(**asdict(spec.curriculum)),
         }
     )
-    files.write_bytes(path, resolved_yaml(changed).encode())
+    files.write_bytes(out / _RECIPE_NAME, resolved_yaml(changed).encode())
 
 
-@contextmanager
-def _new_folder(output: Path) -> Iterator[None]:
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ConfigError(f"--output {output} is not empty; choose an empty or new folder")
-    with OutputFolder(output).lock():
-        yield
-        assert (output / MANIFEST_NAME).exists()
+def _recipe(out: Path) -> Recipe | None:
+    path = out / _RECIPE_NAME
+    return load_recipe(path) if path.exists() else None
 
 
 def _link(source: Path, target: Path) -> None:

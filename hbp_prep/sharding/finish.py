@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hbp_prep.errors import DataError
 from hbp_prep.files import remove_stray_temps
+from hbp_prep.manifest.schedule import replanned_schedules
 from hbp_prep.manifest.schema import (
     ASSIGNMENTS_NAME,
     MANIFEST_NAME,
@@ -132,7 +133,7 @@ def finish(
 
 def _remove_strays(out: Path) -> None:
     """Remove schedules of replans, and files in ``schedule/`` that are not of this format."""
-    for folder in out.glob(f"{SCHEDULE_FOLDER}-*"):
+    for folder in replanned_schedules(out):
         shutil.rmtree(folder)
     wanted = {out / MICRO_STEPS_NAME, out / ASSIGNMENTS_NAME}
     for path in (out / SCHEDULE_FOLDER).glob("*"):

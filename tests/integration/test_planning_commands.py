@@ -129,3 +129,50 @@ def test_replan_in_place_survives_a_kill_at_any_file(
         verify(out)
         assert len(list(out.glob("schedule*"))) == 1
     assert worlds == [8, 8, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["plan", "RECIPE", "--seed", 3], "--seed belongs to --lengths"),
+        (["plan", "RECIPE", "--curriculum", "ramp"], "--curriculum belongs to --lengths"),
+        (["compare", "RECIPE", "--micro-steps-per-step", 2], "--micro-steps-per-step belongs to --lengths"),
+        (["plan", "--lengths", "LENGTHS", *PLAN, "--set", "seed=3"], "--set belongs to a RECIPE"),
+        (["compare", "--lengths", "LENGTHS", *PLAN, "--work", "w"], "--work belongs to a RECIPE"),
+        (["compare", "--lengths", "LENGTHS", *PLAN, "--chart", "c.png"], "must end in .svg or .html"),
+    ],
+)
+def test_no_option_is_ignored(hbp_prep: Any, prepared: Path, lengths: Path, arguments: list[Any], words: str) -> None:
+    places = {"RECIPE": prepared / "demo/recipe.yaml", "LENGTHS": lengths}
+    result = hbp_prep(*(places.get(argument, argument) for argument in arguments), expect=2)
+    assert words in result.output
+
+
+def test_plan_refuses_a_filled_folder_before_it_reads(hbp_prep: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    result = hbp_prep("plan", "--lengths", tmp_path / "none.parquet", *PLAN, "--output", tmp_path, expect=2)
+    assert "is not empty" in result.output
+
+
+def test_foreign_files_like_a_schedules_survive(hbp_prep: Any, prepared: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "out", out)
+    (out / "schedule-notes.txt").write_text("mine")
+    (out / "schedule-old").mkdir()
+    hbp_prep("replan", out, "--world-size", 4, "--quiet")
+    hbp_prep("run", out / "resolved.yaml", "-o", out, "--overwrite", "--quiet")
+    assert (out / "schedule-notes.txt").read_text() == "mine" and (out / "schedule-old").is_dir()
+    assert not [path for path in out.glob("schedule-*") if path.name not in ("schedule-notes.txt", "schedule-old")]
+    verify(out)
+
+
+def test_two_replans_at_once_are_one(hbp_prep: Any, prepared: Path, tmp_path: Path) -> None:
+    from hbp_prep.pipeline.folder import OutputFolder
+
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "out", out)
+    before = (out / "manifest.json").read_bytes()
+    with OutputFolder(out).lock():
+        result = hbp_prep("replan", out, "--world-size", 4, "--quiet", expect=2)
+    assert "in use by another run" in result.output
+    assert (out / "manifest.json").read_bytes() == before
