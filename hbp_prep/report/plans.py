@@ -22,6 +22,9 @@ COLUMNS = (
     ("batch_bias.random_mean", "random"),
 )
 
+PADDING = {"left": 24, "top": 5, "right": 5, "bottom": 5}
+"""Room for labels: a browser's letters are wider than those that a drawing was measured with."""
+
 
 def plan_tables(metrics: Mapping[str, Any]) -> list[Table]:
     """Metrics and bounds of one plan, and its packing groups.
@@ -80,10 +83,12 @@ def comparison_svg(rows: Sequence[Mapping[str, Any]]) -> str:
     for key, title in (("predicted_hours", "predicted hours"), ("wabr", "wABR"), ("tbr", "TBR"), ("cr", "CR")):
         values = [{"method": row["method"], "value": row[key]} for row in rows if "error" not in row]
         bars = alt.Chart(alt.InlineData(values=values)).mark_bar(color="#3b7dd8")
-        bars = bars.encode(x=alt.X("value:Q", title=None), y=alt.Y("method:N", title=None, sort=names))
+        bars = bars.encode(
+            x=alt.X("value:Q", title=None, axis=alt.Axis(tickCount=5)), y=alt.Y("method:N", title=None, sort=names)
+        )
         panels.append(bars.properties(width=260, height=18 * len(names), title=title))
     chart = alt.vconcat(alt.hconcat(*panels[:2]), alt.hconcat(*panels[2:]))
-    svg: str = vl_convert.vegalite_to_svg(chart.to_dict())
+    svg: str = vl_convert.vegalite_to_svg(chart.properties(padding=PADDING).to_dict())
     return svg
 
 

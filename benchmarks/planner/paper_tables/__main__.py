@@ -1,7 +1,7 @@
 """``python -m benchmarks.planner.paper_tables [--samples N]``: the paper's tables of balance, from simulated corpora.
 
-Tables 2, 6, 12, 13 and 21 of arXiv 2503.07680 (v3) report these comparisons; the figures printed beside ours are those
-that the paper states for the same setting, ``-`` where it states none. Prints Markdown.
+The figures beside ours are those that arXiv 2503.07680 (v3) states for the same comparison, ``-`` where it states none.
+Our corpora are simulated, so absolute figures differ; the order of the methods is what can be compared.
 """
 
 import argparse
@@ -57,33 +57,32 @@ def main() -> None:
 
 
 def _hierarchical(settings: PlanSpec, samples: Samples) -> None:
-    _head("Hierarchical packing, 32 GPUs (Table 2)", "PR", "DBR", "CR", "ABR")
+    _head("Hierarchical packing, 32 GPUs", "PR", "DBR", "CR", "ABR")
     for name, theirs in HIERARCHICAL.items():
         metrics = METHODS[name](settings, samples, COST)
         _row(name, [(metrics[key], value) for key, value in zip(("pr", "dbr", "cr", "abr"), theirs, strict=True)])
     ours = make_plan(settings, samples, COST).metrics
     _row("this project", [(ours[key], None) for key in ("pr", "dbr", "cr", "abr")])
     print(
-        "\nOurs differ: fewer of our simulated tokens lie in long samples, so CR and ABR are lower; the partial "
-        "micro-steps that our HBP counts are most of its DBR and ABR in so small a corpus; FlexSP here balances our "
-        "cost model's seconds, in which attention weighs little, on batches of 85% of the memory."
+        "\nOurs differ: fewer of our simulated tokens lie in long samples (see CR), and partial micro-steps are "
+        "counted; FlexSP here is a simpler program than the published one and reaches less than it."
     )
 
 
 def _one_length(settings: PlanSpec, samples: Samples) -> None:
-    _head("Packing strategies, one length of 128K (Table 6)", "ABR", "PR", "GPU days")
+    _head("Packing strategies, one length of 128K", "ABR", "PR", "GPU days")
     for name, theirs in ONE_LENGTH.items():
         metrics = METHODS[name](settings, samples, COST)
         keys = ("abr", "pr", "predicted_gpu_days")
         _row(name, [(metrics[key], value) for key, value in zip(keys, theirs, strict=True)])
     print(
-        "\nOurs differ: GPU days are predicted, for the samples simulated here; the simulated long tail is lighter, so "
-        "ABR is lower for shuffled orders; `none` has its PR against 128K here, the paper pads nothing."
+        "\nOurs differ: GPU days are predicted, and for the samples simulated here only; `none` has its PR against "
+        "128K here, the paper prints 0."
     )
 
 
 def _lengths(settings: PlanSpec, samples: Samples) -> None:
-    _head("ISF at one length (Table 12)", "ABR", "CR")
+    _head("ISF at one length", "ABR", "CR")
     for length, theirs in LENGTHS.items():
         sp_degree = 1 if length < 16_384 else 8
         group = PackingGroup(name=str(length), pack_length=length, sp_degree=sp_degree, gc_layers=28)
@@ -96,7 +95,7 @@ def _lengths(settings: PlanSpec, samples: Samples) -> None:
 
 
 def _corpora(settings: PlanSpec, mixed: Samples, num_short: int) -> None:
-    _head("HBP by corpus (Table 13)", "ABR")
+    _head("HBP by corpus", "ABR")
     corpora = {
         "Tulu3": tulu3(settings.seed, num_short),
         "OpenHermes": openhermes(settings.seed),
@@ -108,14 +107,14 @@ def _corpora(settings: PlanSpec, mixed: Samples, num_short: int) -> None:
 
 
 def _openhermes(settings: PlanSpec, samples: Samples) -> None:
-    _head("OpenHermes at 4K (Table 21)", "ABR", "PR")
+    _head("OpenHermes at 4K", "ABR", "PR")
     group = PackingGroup(name="4K", pack_length=4_096, sp_degree=1, gc_layers=28)
     for name, theirs in OPENHERMES.items():
         metrics = METHODS[name](replace(settings, groups=(group,)), samples, COST)
         _row(name, [(metrics["abr"], theirs[0]), (metrics["pr"], theirs[1])])
     print(
-        "\nOurs differ: the lengths' shape is assumed; ISF and best fit leave less room than the paper prints; PR of "
-        "`none` is against 4K here, presumably against the longest of a batch there."
+        "\nOurs differ: the lengths' shape is assumed; PR of `none` is against 4K here; what the paper takes it "
+        "against it does not say."
     )
 
 
