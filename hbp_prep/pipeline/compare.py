@@ -20,6 +20,7 @@ from hbp_prep.planning.methods import METHODS
 from hbp_prep.planning.metrics import cr_floor
 from hbp_prep.planning.planner import make_plan
 from hbp_prep.planning.types import Curriculum, PlanSpec, Samples
+from hbp_prep.planning.validate import validate_samples
 from hbp_prep.progress import Progress, track
 from hbp_prep.report.plans import comparison_html, comparison_svg
 from hbp_prep.suggest import did_you_mean
@@ -40,6 +41,7 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
 
     Raises:
         ConfigError: an unknown method.
+        PlanError: a sample is longer than the longest packing length, which no method could place.
     """
     for name in names:
         if name not in METHODS:
@@ -47,6 +49,7 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
                 f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}"
             )
     spec = replace(problem.spec, curriculum=Curriculum(), epochs=1)
+    validate_samples(spec, problem.samples)
     rows = []
     chosen: dict[str, Callable[[PlanSpec, Samples, CostModel], Any]] = {
         name: METHODS[name] for name in (names or METHODS)

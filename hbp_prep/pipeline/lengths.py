@@ -18,12 +18,15 @@ import pyarrow.parquet
 from hbp_prep.cost.model import CostModel
 from hbp_prep.engines.local import Engine
 from hbp_prep.errors import ConfigError, DataError
-from hbp_prep.pipeline.recipe import Cluster, Recipe, length_name, parse_length
+from hbp_prep.pipeline.recipe import Recipe, length_name, parse_length
 from hbp_prep.pipeline.runner import Runner
-from hbp_prep.pipeline.specs import cluster_cost_model
+from hbp_prep.pipeline.specs import named_cost_model
 from hbp_prep.planning.types import Curriculum, Int16, Int32, PackingGroup, PlanSpec, Samples
-from hbp_prep.planning.validate import validate_spec
+from hbp_prep.planning.validate import MOST_INT16, MOST_INT32, validate_spec
 from hbp_prep.progress import Progress
+
+GPUS_PER_NODE = 8
+"""Of the cluster that a file of lengths is planned for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,6 @@ def problem_of_lengths(path: Path, settings: Settings) -> Problem:
         ConfigError: a setting is wrong.
         DataError: the file cannot be read or lacks ``num_tokens``.
     """
-    cluster = Cluster(
-        world_size=settings.world_size,
-        hardware=settings.hardware,
-        model=settings.model,
-    )
     spec = PlanSpec(
         groups=parse_groups(settings.groups),
         world_size=settings.world_size,
@@ -72,7 +70,8 @@ def problem_of_lengths(path: Path, settings: Settings) -> Problem:
         seed=settings.seed,
     )
     validate_spec(spec)
-    return Problem(spec=spec, samples=read_lengths(path), cost=cluster_cost_model(cluster))
+    cost = named_cost_model(settings.model, settings.hardware, GPUS_PER_NODE)
+    return Problem(spec=spec, samples=read_lengths(path), cost=cost)
 
 
 def problem_of_recipe(recipe: Recipe, work: Path | None, engine: Engine, progress: Progress) -> Problem:
@@ -112,21 +111,29 @@ def read_lengths(path: Path) -> Samples:
     """Samples from a Parquet, Arrow IPC or CSV file.
 
     Raises:
-        DataError: it cannot be read, lacks ``num_tokens``, or holds a length that is no positive whole number.
+        DataError: it cannot be read, has no rows, lacks ``num_tokens``, or holds a length that is no positive whole
+            number, more loss tokens than tokens, or a source that is no name.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"--lengths {path}: its name ends in none of {', '.join(_READERS)}")
     try:
         table = reader(path)
+    except FileNotFoundError:
+        raise DataError(f"--lengths {path} does not exist") from None
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"--lengths {path} cannot be read ({str(error).splitlines()[0]})") from error
     if "num_tokens" not in table.column_names:
-        raise DataError(f"--lengths {path} has no column num_tokens; it has {', '.join(table.column_names)}")
+        raise DataError(f"--lengths {path} has no column num_tokens; it has {', '.join(table.column_names) or 'none'}")
+    if not table.num_rows:
+        raise DataError(f"--lengths {path} has no rows")
     num_tokens = _whole_numbers(path, table, "num_tokens", least=1)
     has_loss = "num_loss_tokens" in table.column_names
     num_loss_tokens = _whole_numbers(path, table, "num_loss_tokens", least=0) if has_loss else num_tokens
-    source, names = _sources(table)
+    if (num_loss_tokens > num_tokens).any():
+        row = int(np.flatnonzero(num_loss_tokens > num_tokens)[0])
+        raise DataError(f"--lengths {path}: row {row} has more num_loss_tokens than num_tokens")
+    source, names = _sources(path, table)
     return Samples(num_tokens=num_tokens, num_loss_tokens=num_loss_tokens, source=source, source_names=names)
 
 
@@ -147,15 +154,22 @@ def _whole_numbers(path: Path, table: pa.Table, name: str, least: int) -> Int32:
     if not pa.types.is_integer(column.type) or column.null_count:
         raise DataError(f"--lengths {path}: {name} must hold whole numbers without gaps, it is {column.type}")
     values = column.to_numpy()
-    wrong = np.flatnonzero((values < least) | (values > np.iinfo(np.int32).max))
+    wrong = np.flatnonzero((values < least) | (values > MOST_INT32))
     if len(wrong):
         row = int(wrong[0])
-        raise DataError(f"--lengths {path}: row {row}: {name} is {values[row]}; it must be at least {least}")
+        raise DataError(
+            f"--lengths {path}: row {row}: {name} is {values[row]}; it must lie between {least} and {MOST_INT32:,}"
+        )
     return values.astype(np.int32)
 
 
-def _sources(table: pa.Table) -> tuple[Int16, tuple[str, ...]]:
-    if "source" not in table.column_names or not table.num_rows:
+def _sources(path: Path, table: pa.Table) -> tuple[Int16, tuple[str, ...]]:
+    if "source" not in table.column_names:
         return np.zeros(table.num_rows, dtype=np.int16), ("all",)
-    column = table.column("source").cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    try:
+        column = table.column("source").cast(pa.string()).combine_chunks().fill_null("").dictionary_encode()
+    except pa.ArrowException as error:
+        raise DataError(f"--lengths {path}: source must hold names, it is {table.column('source').type}") from error
+    if len(column.dictionary) > MOST_INT16:
+        raise DataError(f"--lengths {path}: {len(column.dictionary):,} different sources; at most {MOST_INT16:,} fit")
     return column.indices.to_numpy().astype(np.int16), tuple(column.dictionary.to_pylist())

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from hbp_prep.planning.types import MOST_GPUS
+
 _LENGTH = re.compile(r"(\d+)\s*([KkMm]?)")
 _SUFFIX_TOKENS = {"": 1, "k": 1024, "m": 1024 * 1024}
 
@@ -116,7 +118,7 @@ class Packing(_Part):
 class Cluster(_Part):
     """The GPUs that will train. Sizes are exact; times are predictions."""
 
-    world_size: int = Field(ge=1, le=10_000_000)
+    world_size: int = Field(ge=1, le=MOST_GPUS)
     """GPUs in all."""
     gpus_per_node: int = Field(default=8, ge=1, le=10_000)
     """GPUs in one node."""

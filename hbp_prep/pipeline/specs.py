@@ -9,7 +9,7 @@ from hbp_prep.cost.model import CostModel
 from hbp_prep.cost.presets import HARDWARE, MODELS
 from hbp_prep.errors import ConfigError
 from hbp_prep.fingerprint import fingerprint
-from hbp_prep.pipeline.recipe import Cluster, Recipe, length_name
+from hbp_prep.pipeline.recipe import Recipe, length_name
 from hbp_prep.planning.strategies import STRATEGIES
 from hbp_prep.planning.types import Curriculum, PackingGroup, PlanSpec
 from hbp_prep.planning.validate import validate_spec
@@ -82,19 +82,20 @@ def plan_spec(recipe: Recipe) -> PlanSpec:
 
 def cost_model(recipe: Recipe) -> CostModel:
     """The cost model of the recipe's cluster."""
-    return cluster_cost_model(recipe.cluster)
+    cluster = recipe.cluster
+    return named_cost_model(cluster.model, cluster.hardware, cluster.gpus_per_node)
 
 
-def cluster_cost_model(cluster: Cluster) -> CostModel:
-    """The cost model of a cluster.
+def named_cost_model(model: str, hardware: str, gpus_per_node: int) -> CostModel:
+    """The cost model of a cluster, by the presets' names.
 
     Raises:
         ConfigError: the hardware or the model has no preset.
     """
-    for key, name, presets in (("hardware", cluster.hardware, HARDWARE), ("model", cluster.model, MODELS)):
+    for key, name, presets in (("hardware", hardware, HARDWARE), ("model", model, MODELS)):
         if name not in presets:
             raise ConfigError(f"cluster.{key}: {name!r} is not known{did_you_mean(name, presets)}")
-    return CostModel.build(MODELS[cluster.model], HARDWARE[cluster.hardware], gpus_per_node=cluster.gpus_per_node)
+    return CostModel.build(MODELS[model], HARDWARE[hardware], gpus_per_node=gpus_per_node)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from hbp_prep.cost.model import CostModel
 from hbp_prep.cost.presets import MODELS
 from hbp_prep.errors import DataError, ManifestError
 from hbp_prep.manifest.document import load_manifest
+from hbp_prep.manifest.reader import check_file
 from hbp_prep.pipeline.folder import OutputFolder
 from hbp_prep.pipeline.load import resolved_yaml
 from hbp_prep.pipeline.recipe import Recipe
@@ -137,10 +138,11 @@ def report(context: Context) -> list[Path]:
 def has_all_files(folder: OutputFolder) -> bool:
     """Whether every file that the manifest names stands there with its size."""
     try:
-        entries = load_manifest(folder.root).files()
-        return all((folder.root / entry.path).stat().st_size == entry.bytes for entry in entries)
-    except (OSError, ManifestError):
+        for entry in load_manifest(folder.root).files():
+            check_file(folder.root, entry, checksum=False)
+    except ManifestError:
         return False
+    return True
 
 
 def created_by() -> dict[str, str]:

@@ -9,11 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.planning.assemble import measured, packs_from, sum_by_pack
+from hbp_prep.planning.assemble import measured, packs_from, schedule_packs, sum_by_pack
 from hbp_prep.planning.balancing import form_micro_steps
 from hbp_prep.planning.curriculum import make_schedule
 from hbp_prep.planning.filling import Filled, fill
+from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.rebalance import rebalance
+from hbp_prep.planning.strategies import STRATEGIES
 from hbp_prep.planning.types import EMPTY_PACK, Curriculum, Packs, Plan, PlanSpec, Samples, Schedule
 from hbp_prep.planning.validate import validate_samples, validate_spec
 from hbp_prep.progress import NoProgress, Progress, track
@@ -59,10 +61,22 @@ def naive_baseline(spec: PlanSpec, samples: Samples, cost: CostModel) -> Plan:
         ConfigError: a setting is wrong.
         PlanError: the samples are too few for the longest packing group's data-parallel ranks.
     """
-    naive = replace(
+    return make_plan(_naive(spec), samples, cost)
+
+
+def naive_baseline_with_empty_packs(spec: PlanSpec, samples: Samples, cost: CostModel) -> Plan:
+    """The same for samples that are too few, as those of a folder replanned for a larger cluster may be."""
+    naive = _naive(spec)
+    capacity = naive.groups[0].pack_length
+    bins = STRATEGIES[NAIVE_STRATEGY](samples.num_tokens.astype(np.int64), capacity, generator(spec.seed, "pack"))
+    packs = packs_from(samples, bins, np.zeros(int(bins.max()) + 1, dtype=np.int16))
+    return schedule_packs(naive, samples, packs, cost)
+
+
+def _naive(spec: PlanSpec) -> PlanSpec:
+    return replace(
         spec, groups=spec.groups[-1:], strategy=NAIVE_STRATEGY, order="random", curriculum=Curriculum(kind="none")
     )
-    return make_plan(naive, samples, cost)
 
 
 def _order(spec: PlanSpec, samples: Samples, filled: Filled) -> Schedule:

@@ -14,6 +14,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 Float64 = NDArray[np.float64]
 
+MOST_GPUS = 10_000_000
 EMPTY_PACK = -1
 """Stands for a pack where a DP rank of a micro-step has nothing to do."""
 

@@ -5,7 +5,7 @@ import numpy as np
 from hbp_prep.errors import ConfigError, PlanError
 from hbp_prep.planning.curriculum import PHASES
 from hbp_prep.planning.strategies import STRATEGIES
-from hbp_prep.planning.types import Curriculum, PackingGroup, PlanSpec, Samples
+from hbp_prep.planning.types import MOST_GPUS, Curriculum, PackingGroup, PlanSpec, Samples
 from hbp_prep.suggest import did_you_mean
 
 ORDERS = ("stratified", "sorted", "random")
@@ -27,7 +27,7 @@ def validate_spec(spec: PlanSpec) -> None:
         if value not in known:
             raise ConfigError(f"{key}: {value!r} is not known{did_you_mean(value, known)}")
     for key, number, least, most in (
-        ("cluster.world_size", spec.world_size, 1, MOST_INT32),
+        ("cluster.world_size", spec.world_size, 1, MOST_GPUS),
         ("batching.micro_steps_per_step", spec.micro_steps_per_step, 1, MOST_INT16),
         ("epochs", spec.epochs, 1, MOST_INT16),
         ("seed", spec.seed, 0, 2**63 - 1),

@@ -16,14 +16,14 @@ import yaml
 from numpy.typing import NDArray
 
 from hbp_prep.cost.model import CostModel
-from hbp_prep.errors import ManifestError
+from hbp_prep.errors import ManifestError, PlanError
 from hbp_prep.manifest.document import load_manifest
 from hbp_prep.manifest.paths import inside
 from hbp_prep.manifest.schedule import Schedule as StoredSchedule
 from hbp_prep.manifest.schedule import load_schedule
 from hbp_prep.manifest.schema import FileEntry, Manifest
 from hbp_prep.manifest.tables import REJECTED_SCHEMA, SAMPLES_SCHEMA, iterate_batches, open_arrow
-from hbp_prep.planning.planner import naive_baseline
+from hbp_prep.planning.planner import naive_baseline, naive_baseline_with_empty_packs
 from hbp_prep.planning.types import Curriculum, PackingGroup, Plan, PlanSpec, Samples
 from hbp_prep.report.charted import CostBand, FillHistogram, LengthHistogram, cost_bands, fill_histogram
 
@@ -216,7 +216,11 @@ def _naive_plan(manifest: Manifest, table: _Table) -> Plan:
         source=table.source.astype(np.int16),
         source_names=table.source_names,
     )
-    return naive_baseline(spec, samples, CostModel.from_dict(manifest.cost_model))
+    cost = CostModel.from_dict(manifest.cost_model)
+    try:
+        return naive_baseline(spec, samples, cost)
+    except PlanError:  # a replan for a cluster that the samples do not fill
+        return naive_baseline_with_empty_packs(spec, samples, cost)
 
 
 def _pack_fills(manifest: Manifest, table: _Table) -> dict[str, NDArray[np.float64]]:

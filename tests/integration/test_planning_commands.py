@@ -124,6 +124,7 @@ def test_replan_in_place_survives_a_kill_at_any_file(
             hbp_prep("replan", out, "--world-size", 4, "--quiet")
         monkeypatch.setattr(files, "commit", original)
         assert load_schedule(out, load_manifest(out))
+        verify(out)
         worlds.append(load_manifest(out).world_size)
         hbp_prep("replan", out, "--world-size", 4, "--quiet")
         verify(out)
@@ -176,3 +177,64 @@ def test_two_replans_at_once_are_one(hbp_prep: Any, prepared: Path, tmp_path: Pa
         result = hbp_prep("replan", out, "--world-size", 4, "--quiet", expect=2)
     assert "in use by another run" in result.output
     assert (out / "manifest.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["shards/4K/part-00000.arrow", "samples.arrow", "rejected.arrow"])
+@pytest.mark.parametrize("damage", ["remove", "cut"])
+def test_a_damaged_folder_is_not_replanned(
+    hbp_prep: Any, prepared: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(prepared / "out", out)
+    place = next(out.glob(name.replace("4K", "*")))
+    before = (out / "manifest.json").read_bytes()
+    if damage == "remove":
+        place.unlink()
+    else:
+        place.write_bytes(place.read_bytes()[:-8])
+    for options in (("--world-size", 4), ("--world-size", 4, "--output", tmp_path / "other")):
+        result = hbp_prep("replan", out, *options, "--quiet", expect=1)
+        assert str(place) in result.output
+    assert (out / "manifest.json").read_bytes() == before and not (tmp_path / "other").exists()
+
+
+def test_a_cluster_that_the_packs_do_not_fill_has_a_report_too(hbp_prep: Any, prepared: Path, tmp_path: Path) -> None:
+    hbp_prep("replan", prepared / "out", "--world-size", 100_000, "--output", tmp_path / "other", "--quiet")
+    verify(tmp_path / "other")
+    report = json.loads(hbp_prep("report", tmp_path / "other", "--json", "--quiet").output)
+    assert report["naive"]["abr"] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"num_tokens": [1.5]}, "whole numbers"),
+        ({"num_tokens": [1, None]}, "whole numbers"),
+        ({"num_tokens": ["a"]}, "whole numbers"),
+        ({"num_tokens": [3, 0]}, "row 1: num_tokens is 0"),
+        ({"num_tokens": [2**40]}, "between 1 and 2,147,483,647"),
+        ({"num_tokens": pa.array([], pa.int64())}, "has no rows"),
+        ({"length": [1]}, "no column num_tokens; it has length"),
+        ({"num_tokens": [5], "num_loss_tokens": [6]}, "row 0 has more num_loss_tokens"),
+        ({"num_tokens": [5], "source": [[1]]}, "source must hold names"),
+        ({"num_tokens": [5] * 40_000, "source": [str(index) for index in range(40_000)]}, "40,000 different sources"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "compare"])
+def test_bad_lengths_are_one_sentence(
+    hbp_prep: Any, tmp_path: Path, command: str, columns: dict[str, Any], words: str
+) -> None:
+    pa.parquet.write_table(pa.table(columns), tmp_path / "l.parquet")
+    result = hbp_prep(command, "--lengths", tmp_path / "l.parquet", *PLAN, expect=1)
+    assert words in result.output and len(result.output.strip().splitlines()) == 1
+
+
+def test_compare_refuses_what_no_method_could_place(hbp_prep: Any, tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.table({"num_tokens": [70_000]}), tmp_path / "l.parquet")
+    result = hbp_prep("compare", "--lengths", tmp_path / "l.parquet", *PLAN, expect=1)
+    assert "the longest packing length is 65536" in result.output
+
+
+def test_too_many_gpus_are_one_sentence(hbp_prep: Any, lengths: Path) -> None:
+    result = hbp_prep("plan", "--lengths", lengths, "--groups", "64K:1", "--world-size", 10**12, expect=2)
+    assert "cluster.world_size is 1000000000000; it must lie between 1 and 10000000" in result.output
