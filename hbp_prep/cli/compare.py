@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hbp_prep.cli.console import output_options, progress_bars
 from hbp_prep.cli.plan_options import problem_options, read_problem
-from hbp_prep.pipeline.compare import check_chart_name, compare, write_chart
+from hbp_prep.pipeline.compare import check_request, compare, write_chart
 from hbp_prep.planning.types import Curriculum
 from hbp_prep.report.plans import comparison_table
 from hbp_prep.report.terminal import print_tables
@@ -33,8 +33,7 @@ def compare_command(
 
     A RECIPE's corpora have to be tokenised to know their lengths: into WORK/.work, or a folder that is thrown away.
     """
-    if chart is not None:
-        check_chart_name(chart)
+    check_request(methods, chart)
     with progress_bars(quiet=quiet) as progress:
         problem = read_problem(progress, curriculum=Curriculum(), **options)
         rows = compare(problem, methods, progress)

@@ -34,20 +34,14 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
     """Metrics of every method, ``planning_seconds`` beside them; this project's plan last.
 
     Args:
-        names: Of ``METHODS``; empty means all.
+        names: Of ``METHODS``, as :func:`check_request` makes sure; empty means all.
 
     Returns:
         One dictionary per method: ``method`` and either metrics or ``error``.
 
     Raises:
-        ConfigError: an unknown method.
         PlanError: a sample is longer than the longest packing length, which no method could place.
     """
-    for name in names:
-        if name not in METHODS:
-            raise ConfigError(
-                f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}"
-            )
     spec = replace(problem.spec, curriculum=Curriculum(), epochs=1)
     validate_samples(spec, problem.samples)
     rows = []
@@ -62,14 +56,19 @@ def compare(problem: Problem, names: Sequence[str], progress: Progress) -> list[
     return rows
 
 
-def check_chart_name(path: Path) -> None:
-    """Refuse a name that :func:`write_chart` could not write, before the work is done.
+def check_request(names: Sequence[str], chart: Path | None) -> None:
+    """Refuse what :func:`compare` and :func:`write_chart` could not do, before a corpus is tokenised for it.
 
     Raises:
-        ConfigError: it ends neither in ``.svg`` nor in ``.html``.
+        ConfigError: an unknown method, or a chart whose name ends neither in ``.svg`` nor in ``.html``.
     """
-    if path.suffix not in _CHARTS:
-        raise ConfigError(f"--chart {path}: its name must end in {' or '.join(_CHARTS)}")
+    for name in names:
+        if name not in METHODS:
+            raise ConfigError(
+                f"--method {name!r} is not known{did_you_mean(name, METHODS)}; there are {', '.join(METHODS)}"
+            )
+    if chart is not None and chart.suffix not in _CHARTS:
+        raise ConfigError(f"--chart {chart}: its name must end in {' or '.join(_CHARTS)}")
 
 
 def write_chart(path: Path, rows: Sequence[dict[str, Any]]) -> None:

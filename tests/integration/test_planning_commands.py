@@ -141,6 +141,7 @@ def test_replan_in_place_survives_a_kill_at_any_file(
         (["plan", "--lengths", "LENGTHS", *PLAN, "--set", "seed=3"], "--set belongs to a RECIPE"),
         (["compare", "--lengths", "LENGTHS", *PLAN, "--work", "w"], "--work belongs to a RECIPE"),
         (["compare", "--lengths", "LENGTHS", *PLAN, "--chart", "c.png"], "must end in .svg or .html"),
+        (["compare", "RECIPE", "--method", "hpb"], "did you mean 'hbp'?"),
     ],
 )
 def test_no_option_is_ignored(hbp_prep: Any, prepared: Path, lengths: Path, arguments: list[Any], words: str) -> None:
