@@ -2,8 +2,8 @@
 
 Packs stay as they are. The new schedule is written into a folder of its own, ``schedule-<contents>``, then the manifest
 is replaced in one rename, then the old schedule is removed: a crash at any moment leaves a folder that readers and
-``verify`` take, with the old schedule or the new one. Cost: one pass over ``samples.arrow``, and the report; no shard is
-opened.
+``verify`` take, with the old schedule or the new one. Cost: one pass over ``samples.arrow``, and the report; no shard
+is opened.
 """
 
 import hashlib
