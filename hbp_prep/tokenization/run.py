@@ -58,6 +58,8 @@ class TokenizationSummary:
         num_rows: All rows of the corpus, selected or not.
         num_selected: Rows that weight and limit leave.
         num_accepted: Of those, rows that became tokens.
+        num_special_texts: Texts of special tokens in accepted rows' strings.
+        backend: What encodes: ``tokenizers`` or ``gigatoken``.
     """
 
     num_units: int
@@ -67,6 +69,16 @@ class TokenizationSummary:
     num_accepted: int
     num_tokens: int
     num_loss_tokens: int
+    num_special_texts: int
+    backend: str
+
+    @property
+    def sentence(self) -> str:
+        """The run in one line, for people to read."""
+        return (
+            f"Tokenised with {self.backend}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
+            f"{self.num_special_texts:,} special tokens' texts inside rows"
+        )
 
 
 MapTasks = Callable[[Callable[[TokenizeTask], UnitCounts], Iterable[TokenizeTask]], Iterator[UnitCounts]]
@@ -78,6 +90,7 @@ def tokenize_corpus(
     *,
     folder: Path,
     seed: int,
+    tokenizer: ChatTokenizer | None = None,
     map_tasks: MapTasks = map,
     progress: Progress | None = None,
 ) -> TokenizationSummary:
@@ -85,6 +98,7 @@ def tokenize_corpus(
 
     Args:
         seed: Draws the rows of sources with a weight or a limit.
+        tokenizer: What ``spec`` names, if it is loaded already.
         map_tasks: Runs :func:`tokenize_unit` over the tasks, in order, in any processes.
 
     Raises:
@@ -92,7 +106,8 @@ def tokenize_corpus(
         ConfigError: the chat template cannot be used.
     """
     progress = progress or NoProgress()
-    tokenizer_fingerprint = ChatTokenizer.load(spec).fingerprint
+    tokenizer = tokenizer or ChatTokenizer.load(spec)
+    tokenizer_fingerprint, backend = tokenizer.fingerprint, tokenizer.encoder.backend_name
     remove_stray_temps(folder)
     _remove_other_units(folder, len(corpus.units))
     rows_of_source = [corpus.num_rows_of_source(source) for source in range(len(corpus.sources))]
@@ -119,6 +134,8 @@ def tokenize_corpus(
         num_accepted=sum(one.num_accepted for one in counts),
         num_tokens=sum(one.num_tokens for one in counts),
         num_loss_tokens=sum(one.num_loss_tokens for one in counts),
+        num_special_texts=sum(one.num_special_texts for one in counts),
+        backend=backend,
     )
 
 
