@@ -1,7 +1,8 @@
 """Text to token ids: the ``tokenizers`` library as reference, ``gigatoken`` where it is proven to give the same.
 
 ``gigatoken`` is 20 to 60 times faster and has no character offsets. It is taken for a tokenizer only after it has given
-the same ids on a fixed hard set of strings with this very tokenizer.json; while a corpus is tokenised, one text in 256,
+the same ids on a fixed hard set of strings, and on tokens of the vocabulary, with this very
+tokenizer.json; while a corpus is tokenised, one text in 256,
 chosen by its content, is encoded by both, and a difference stops the run. Its caches are bounded (about 100 MB).
 """
 
@@ -18,6 +19,7 @@ from hbp_prep.errors import ConfigError, DataError
 
 BACKENDS = ("auto", "tokenizers", "gigatoken")
 _SAMPLED_ONE_IN = 256
+_NUM_DRAWN_TOKENS = 4096
 _SAMPLED_BY_BYTES = 4096
 
 
@@ -70,8 +72,8 @@ class GigatokenBackend:
         self._reference = ReferenceBackend(tokenizer)
         # From the loaded object, not its file: so it follows the Unicode version of the installed reference.
         self._fast = gigatoken.Tokenizer(tokenizer)
-        special = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        different = self._first_difference(hard_texts(special))
+        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        different = self._first_difference([*hard_texts(added), *_texts_of_tokens(tokenizer)])
         if different is not None:
             raise ValueError(f"its ids differ for {different[:80]!r}")
 
@@ -135,6 +137,14 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool) ->
 def is_sampled(text: str) -> bool:
     """Whether both backends encode this text: a matter of its content alone."""
     return zlib.crc32(text[:_SAMPLED_BY_BYTES].encode()) % _SAMPLED_ONE_IN == 0
+
+
+def _texts_of_tokens(tokenizer: Tokenizer) -> list[str]:
+    """Tokens of the vocabulary, evenly drawn, in contexts: merges that a pre-tokenizer must allow or prevent."""
+    size = tokenizer.get_vocab_size(with_added_tokens=False)
+    drawn = [[index] for index in range(0, size, 1 + size // _NUM_DRAWN_TOKENS)]
+    texts = tokenizer.decode_batch(drawn, skip_special_tokens=False)
+    return [f"{text}a{text} {text}{text}\n{text}1" for text in texts]
 
 
 def hard_texts(special: Sequence[str]) -> list[str]:

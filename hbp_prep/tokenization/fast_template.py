@@ -19,8 +19,9 @@ Render = Callable[..., str]
 _FUEL = 5_000_000
 _SAMPLED_ONE_IN = 256
 _SAMPLED_CHARS = 4096
-# White space to Python, not to Rust: a text that has it left may have been trimmed otherwise.
-_DISPUTED_SPACES = ("\x1c", "\x1d", "\x1e", "\x1f")
+# White space to Python, not to Rust: a text that has it left may have been trimmed otherwise. And what Rust makes of
+# lone surrogates.
+_DISPUTED = ("\x1c", "\x1d", "\x1e", "\x1f", "\ufffd")
 
 
 class FastTemplate:
@@ -71,7 +72,7 @@ class FastTemplate:
             if len(message) != 2 or not isinstance(message.get("content"), str):
                 return None
         text = self._print(messages, add_generation_prompt=add_generation_prompt)
-        if text is None or any(space in text for space in _DISPUTED_SPACES):
+        if text is None or any(char in text for char in _DISPUTED):
             return None
         digest = zlib.crc32(text[:_SAMPLED_CHARS].encode("utf-8", "replace"))
         if digest % _SAMPLED_ONE_IN == 0:
