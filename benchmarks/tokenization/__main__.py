@@ -1,7 +1,7 @@
 """Tokenisation on the real mix, side by side in one run: files on disk to the finished token store, against others.
 
     HBP_SHARED=/path/to/shared python -m benchmarks.tokenization [--tokenizer llama3_1|qwen3|deepseek_v3]
-        [--workers 2] [--repeats 3] [--times 1] [--hf-rows 1500] [--json]
+        [--workers 2] [--repeats 3] [--times 1] [--hf-rows 8000] [--json]
 
 The others: ``tokenizers.encode_batch_fast`` on the same rendered texts, already in memory, on the same cores (threads of
 its own); and ``datasets.map(num_proc=...)`` over transformers' ``apply_chat_template`` with assistant masks, on every
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--backend", default="auto")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--times", type=int, default=1)
-    parser.add_argument("--hf-rows", type=int, default=1500, help="rows for transformers; 0 leaves it out")
+    parser.add_argument("--hf-rows", type=int, default=8000, help="rows for transformers; 0 leaves it out")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     options = parser.parse_args()
     data = Path(os.environ.get("HBP_SHARED", ROOT.parent / "shared")) / "data"

@@ -153,7 +153,11 @@ def hard_texts(special: Sequence[str]) -> list[str]:
     Args:
         special: Texts of the tokenizer's added tokens.
     """
-    runs = [unit * count for unit in (" ", "\n", "\t", "\r\n", "a", "1", "=", "é", "漢", "\u0301", "🙂") for count in (1, 3, 40)]
+    runs = [
+        unit * count
+        for unit in (" ", "\n", "\t", "\r\n", "a", "1", "=", "é", "漢", "\u0301", "🙂")
+        for count in (1, 3, 40)
+    ]
     # One sentence for every block of 64 characters of the planes in use, surrogates left out.
     blocks = [
         "a".join(chr(code) for code in range(start, start + 64))

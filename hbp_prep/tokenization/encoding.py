@@ -81,9 +81,7 @@ class Encoder:
 
     def _is_exact(self, text: str) -> bool:
         """Whether the tokens' bytes are the text's."""
-        return self._is_byte_exact and (
-            not self._is_nfc or text.isascii() or unicodedata.is_normalized("NFC", text)
-        )
+        return self._is_byte_exact and (not self._is_nfc or text.isascii() or unicodedata.is_normalized("NFC", text))
 
     def _encode_by_bytes(self, chats: Sequence[RenderedChat]) -> list[EncodedSample | None]:
         """``None`` where the tokens do not add up to the text."""

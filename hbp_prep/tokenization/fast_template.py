@@ -40,7 +40,7 @@ class FastTemplate:
         self._environment = minijinja.Environment(
             templates={"chat": source}, trim_blocks=True, lstrip_blocks=True, pycompat=True, fuel=_FUEL
         )
-        self._environment.add_function("raise_exception", _refuse)
+        self._environment.add_global("raise_exception", _refuse)
         self._environment.auto_escape_callback = _never_escape
         self._variables = dict(variables)
         self._reference = reference

@@ -4,9 +4,11 @@ Cost: see ``encoding``; rows that are not selected are not rendered. Memory of a
 128K, one unit's tokens and one batch of encodings included.
 """
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -150,6 +152,11 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer = _tokenizer(task.spec, task.tokenizer_fingerprint)
     selected = selected_rows(task.source, task.num_rows_of_source, task.seed, task.unit)
+    with _without_collector():
+        return _tokenize(task, tokenizer, selected)
+
+
+def _tokenize(task: TokenizeTask, tokenizer: ChatTokenizer, selected: NDArray[np.bool_]) -> UnitCounts:
     writer = UnitWriter()
     batch: list[tuple[int, int, Conversation | RowRejected]] = []
     num_chars = 0
@@ -161,6 +168,18 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
             batch, num_chars = [], 0
     _store(writer, tokenizer, batch)
     return writer.write(task.path, task.fingerprint)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Rows are trees without cycles; looking for cycles in them would take a fifth of a unit's time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def unit_repeats(source: SourceSpec, num_rows_of_source: int, seed: int, unit: Unit) -> NDArray[np.uint16]:

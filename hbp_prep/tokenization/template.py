@@ -15,6 +15,7 @@ import jinja2
 from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
+from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hbp_prep.errors import ConfigError
@@ -24,6 +25,9 @@ from hbp_prep.tokenization.fast_template import FastTemplate
 from hbp_prep.tokenization.marks import free_marks, take_out
 
 BUILTIN_TEMPLATES = ("chatml", "tulu3")
+
+_MAX_RANGE_STEPS = 100_000
+_MAX_PRODUCT = 1_000_000
 
 Span = tuple[int, int]
 Messages = Sequence[Mapping[str, Any]]
@@ -64,6 +68,33 @@ class GenerationMarks(Extension):
         return f"{start}{caller()}{end}"
 
 
+class _LimitedEnvironment(ImmutableSandboxedEnvironment):
+    """The sandbox, with limits on what one render may count through and multiply."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def start(self) -> None:
+        """A render begins."""
+        self._num_steps_left = _MAX_RANGE_STEPS
+
+    def limited_range(self, *bounds: int) -> range:
+        """``range``, all uses of one render together limited."""
+        steps = range(*bounds)
+        self._num_steps_left -= len(steps)
+        if self._num_steps_left < 0:
+            raise jinja2.TemplateRuntimeError(f"it counts through more than {_MAX_RANGE_STEPS:,} numbers")
+        return steps
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Products; powers are not needed by any template."""
+        if operator == "**":
+            raise jinja2.TemplateRuntimeError("powers are not allowed")
+        for value, times in ((left, right), (right, left)):
+            if isinstance(value, str | list | tuple) and len(value) * times > _MAX_PRODUCT:
+                raise jinja2.TemplateRuntimeError(f"a product is longer than {_MAX_PRODUCT:,}")
+        return super().call_binop(context, operator, left, right)
+
+
 class ChatTemplate:
     """One compiled chat template.
 
@@ -75,9 +106,7 @@ class ChatTemplate:
         reads_reasoning: It reads messages' ``reasoning_content``.
     """
 
-    def __init__(
-        self, source: str, name: str, special_tokens: Mapping[str, str], *, fast: bool = True
-    ) -> None:
+    def __init__(self, source: str, name: str, special_tokens: Mapping[str, str], *, fast: bool = True) -> None:
         """Compile ``source``; ``special_tokens`` are its variables ``bos_token``, ``eos_token``, ...
 
         Args:
@@ -88,11 +117,13 @@ class ChatTemplate:
         """
         self.source = source
         self.name = name
-        environment = ImmutableSandboxedEnvironment(
+        environment = _LimitedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[GenerationMarks, loopcontrols], autoescape=False
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _raise_exception
+        environment.globals["range"] = environment.limited_range
+        self._environment = environment
         try:
             variables = meta.find_undeclared_variables(environment.parse(source))
             self._template = environment.from_string(source)
@@ -133,6 +164,7 @@ class ChatTemplate:
         self, messages: Messages, variables: Mapping[str, Any], *, add_generation_prompt: bool = False
     ) -> str:
         context = self._variables | dict(variables)
+        self._environment.start()
         try:
             return self._template.render(context, messages=messages, add_generation_prompt=add_generation_prompt)
         except _ROW_ERRORS as error:
