@@ -3,9 +3,9 @@
     HBP_SHARED=/path/to/shared python -m benchmarks.tokenization [--tokenizer llama3_1|qwen3|deepseek_v3]
         [--workers 2] [--repeats 3] [--times 1] [--hf-rows 8000] [--json]
 
-The others: ``tokenizers.encode_batch_fast`` on the same rendered texts, already in memory, on the same cores (threads of
-its own); and ``datasets.map(num_proc=...)`` over transformers' ``apply_chat_template`` with assistant masks, on every
-n-th row. Times are the best of ``--repeats``, taken in turn; Every side has its tokenizer loaded and its
+The others: ``tokenizers.encode_batch_fast`` on the same rendered texts, already in memory, on the same cores (its own
+threads); and ``datasets.map(num_proc=...)`` over transformers' ``apply_chat_template`` with assistant masks, on every
+n-th row. Times are the best of ``--repeats``, taken in turn. Every side has its tokenizer loaded and its
 threads or workers started before (``first_seconds`` is hbp-prep without). Throughput
 counts the rendered texts' bytes. ``--times N`` repeats every source N times (for peak memory).
 """

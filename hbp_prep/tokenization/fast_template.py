@@ -101,7 +101,7 @@ def _refuse(message: str) -> None:
     raise _Refused(message)
 
 
-def _never_escape(name: str) -> bool:
+def _never_escape(_name: str) -> bool:
     return False
 
 

@@ -1,7 +1,7 @@
-"""Text of special tokens inside a row: found, counted, and told apart from the special tokens that the template prints.
+"""Text of special tokens inside a row: found, counted, and told apart from those that the template prints.
 
-Whoever writes ``<|im_end|>`` into a message must not be able to end the turn with it. Which special tokens of a rendered
-text are the template's own is found by a second render of the few rows concerned: an invisible mark breaks up every
+Whoever writes ``<|im_end|>`` into a message must not be able to end the turn with it. Which special tokens of a
+rendered text are the template's own is found by a second render of the few rows concerned: an invisible mark breaks up every
 special text in the row's strings; that the text is equal once the marks are out proves where each of them lies. A token
 that only comes about where a string meets the template's text is found alike.
 
@@ -10,6 +10,7 @@ Cost: 0.2 us a message; 10 us and a second render for a row that has such text.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hbp_prep.corpus.types import Conversation
@@ -130,7 +131,7 @@ class SpecialTexts:
         )
 
     def _marked(self, value: Any, mark: str) -> Any:
-        """``value`` with every special text in its strings broken up, and marks at edges that may become part of one."""
+        """``value`` with every special text in its strings broken up, and marks at edges that may be part of one."""
         if isinstance(value, str):
             return self._marked_text(value, mark) if self._may_touch(value) else value
         if isinstance(value, list | tuple):
@@ -148,7 +149,7 @@ class SpecialTexts:
             lead = len(text) - len(text.lstrip())
             positions |= {lead, len(text.rstrip())}
         edges = [0, *sorted(positions), len(text)]
-        return mark.join(text[start:end] for start, end in zip(edges, edges[1:], strict=False))
+        return mark.join(text[start:end] for start, end in pairwise(edges))
 
 
 def _strings_of(conversation: Conversation) -> Iterator[tuple[str, str]]:

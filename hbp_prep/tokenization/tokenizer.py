@@ -34,7 +34,7 @@ class TokenizationSpec:
         tokenizer: Path of a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
         chat_template: ``None`` for the folder's own, a built-in's name (``tulu3``, ``chatml``), or a ``.jinja`` file.
         loss_on: ``all`` assistant turns are trained, or the ``last`` one only.
-        special_tokens_in_content: Text such as ``<|eot_id|>`` inside a message is encoded as ordinary text (``escape``),
+        special_tokens_in_content: Text such as ``<|eot_id|>`` in a message is encoded as ordinary text (``escape``),
             becomes the special token (``allow``, as with Hugging Face), or its row is rejected (``reject``).
         backend: ``tokenizers`` (with Jinja2: the references), ``gigatoken``, or ``auto``: the fast ones where they are
             proven. Results are the same.
