@@ -1,9 +1,9 @@
 """Text of special tokens inside a row: found, counted, and told apart from those that the template prints.
 
 Whoever writes ``<|im_end|>`` into a message must not be able to end the turn with it. Which special tokens of a
-rendered text are the template's own is found by a second render of the few rows concerned: an invisible mark breaks up every
-special text in the row's strings; that the text is equal once the marks are out proves where each of them lies. A token
-that only comes about where a string meets the template's text is found alike.
+rendered text are the template's own is found by a second render of the few rows concerned: an invisible mark breaks up
+every special text in the row's strings; that the text is equal once the marks are out proves where each of them lies.
+A token that only comes about where a string meets the template's text is found alike.
 
 Cost: 0.2 us a message; 10 us and a second render for a row that has such text.
 """
