@@ -5,8 +5,9 @@
 
 The others: ``tokenizers.encode_batch_fast`` on the same rendered texts, already in memory, on the same cores (its own
 threads); and ``datasets.map(num_proc=...)`` over transformers' ``apply_chat_template`` with assistant masks, on every
-n-th row. Times are the best of ``--repeats``, taken in turn. Every side has its tokenizer loaded and its
-threads or workers started before (``first_seconds`` is hbp-prep without). Throughput
+n-th row. Times are the best of ``--repeats``, taken in turn. hbp-prep and the bare library have
+their tokenizer loaded and their workers started before (``first_seconds``: hbp-prep with all that); ``datasets.map``
+is timed once, with the start of its processes, and with a plain template of this file for every tokenizer. Throughput
 counts the rendered texts' bytes. ``--times N`` repeats every source N times (for peak memory).
 """
 
