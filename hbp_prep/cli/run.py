@@ -13,6 +13,7 @@ from hbp_prep.pipeline.load import load_recipe
 from hbp_prep.pipeline.runner import Mode, Runner
 from hbp_prep.report.terminal import print_report
 from hbp_prep.report.write import read_report
+from hbp_prep.tokenization.backends import BACKENDS
 
 _EPILOG = """\b
 Examples:
@@ -35,6 +36,11 @@ Examples:
     type=click.IntRange(min=1),
     help="Worker processes (default: all cores). Same bytes for any number.",
 )
+@click.option(
+    "--tokenizer-backend",
+    type=click.Choice(BACKENDS),
+    help="Overrides tokenizer.backend (auto: the fast one where it is proven equal). Same bytes for any.",
+)
 @output_options
 def run_command(
     *,
@@ -44,6 +50,7 @@ def run_command(
     resume: bool,
     overwrite: bool,
     workers: int | None,
+    tokenizer_backend: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -51,6 +58,8 @@ def run_command(
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other; choose one")
     mode = Mode.RESUME if resume else Mode.OVERWRITE if overwrite else Mode.NEW
+    if tokenizer_backend is not None:
+        overrides = (*overrides, f"tokenizer.backend={tokenizer_backend}")
     with progress_bars(quiet=quiet) as progress, LocalEngine(workers) as engine:
         runner = Runner(load_recipe(recipe, overrides), output, engine=engine, progress=progress)
         summary = runner.run(mode)

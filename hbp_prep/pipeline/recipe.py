@@ -71,8 +71,10 @@ class Tokenizer(_Part):
     """A built-in template's name, a `.jinja` file, or nothing: the folder's own template."""
     loss_on: Literal["all", "last"] = "all"
     """Which assistant turns are trained."""
-    special_tokens_in_content: Literal["allow", "reject"] = "allow"
-    """What to do with a row whose text contains the text of a special token."""
+    special_tokens_in_content: Literal["escape", "allow", "reject"] = "escape"
+    """Text of a special token inside a row: `escape` encodes it as ordinary text, `allow` as that token."""
+    backend: Literal["auto", "tokenizers", "gigatoken"] = "auto"
+    """What encodes: `auto` takes the fast one where it is proven to give the same ids."""
 
 
 class OverLength(_Part):

@@ -40,6 +40,7 @@ def tokenization_spec(recipe: Recipe) -> TokenizationSpec:
         chat_template=part.chat_template,
         loss_on=part.loss_on,
         special_tokens_in_content=part.special_tokens_in_content,
+        backend=part.backend,
     )
 
 

@@ -49,14 +49,16 @@ class Context:
 def tokenize(context: Context) -> list[Path]:
     """Rows to the token store, and the table of samples."""
     folder, recipe = context.folder, context.recipe
-    tokenize_corpus(
+    summary = tokenize_corpus(
         context.corpus,
         context.tokenizer.spec,
         folder=folder.tokens,
         seed=recipe.seed,
+        tokenizer=context.tokenizer,
         map_tasks=context.map_tasks,
         progress=context.progress,
     )
+    context.progress.say(summary.sentence)
     table = build_sample_table(
         context.corpus,
         folder.tokens,

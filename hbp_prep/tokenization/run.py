@@ -4,9 +4,11 @@ Cost: see ``encoding``; rows that are not selected are not rendered. Memory of a
 128K, one unit's tokens and one batch of encodings included.
 """
 
+import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -58,6 +60,8 @@ class TokenizationSummary:
         num_rows: All rows of the corpus, selected or not.
         num_selected: Rows that weight and limit leave.
         num_accepted: Of those, rows that became tokens.
+        num_special_texts: Texts of special tokens in accepted rows' strings.
+        backend: What encodes: ``tokenizers`` or ``gigatoken``.
     """
 
     num_units: int
@@ -67,6 +71,16 @@ class TokenizationSummary:
     num_accepted: int
     num_tokens: int
     num_loss_tokens: int
+    num_special_texts: int
+    backend: str
+
+    @property
+    def sentence(self) -> str:
+        """The run in one line, for people to read."""
+        return (
+            f"Tokenised with {self.backend}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
+            f"{self.num_special_texts:,} special tokens' texts inside rows"
+        )
 
 
 MapTasks = Callable[[Callable[[TokenizeTask], UnitCounts], Iterable[TokenizeTask]], Iterator[UnitCounts]]
@@ -78,6 +92,7 @@ def tokenize_corpus(
     *,
     folder: Path,
     seed: int,
+    tokenizer: ChatTokenizer | None = None,
     map_tasks: MapTasks = map,
     progress: Progress | None = None,
 ) -> TokenizationSummary:
@@ -85,6 +100,7 @@ def tokenize_corpus(
 
     Args:
         seed: Draws the rows of sources with a weight or a limit.
+        tokenizer: What ``spec`` names, if it is loaded already.
         map_tasks: Runs :func:`tokenize_unit` over the tasks, in order, in any processes.
 
     Raises:
@@ -92,7 +108,8 @@ def tokenize_corpus(
         ConfigError: the chat template cannot be used.
     """
     progress = progress or NoProgress()
-    tokenizer_fingerprint = ChatTokenizer.load(spec).fingerprint
+    tokenizer = tokenizer or ChatTokenizer.load(spec)
+    tokenizer_fingerprint, backend = tokenizer.fingerprint, tokenizer.encoder.backend_name
     remove_stray_temps(folder)
     _remove_other_units(folder, len(corpus.units))
     rows_of_source = [corpus.num_rows_of_source(source) for source in range(len(corpus.sources))]
@@ -119,6 +136,8 @@ def tokenize_corpus(
         num_accepted=sum(one.num_accepted for one in counts),
         num_tokens=sum(one.num_tokens for one in counts),
         num_loss_tokens=sum(one.num_loss_tokens for one in counts),
+        num_special_texts=sum(one.num_special_texts for one in counts),
+        backend=backend,
     )
 
 
@@ -133,6 +152,11 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer = _tokenizer(task.spec, task.tokenizer_fingerprint)
     selected = selected_rows(task.source, task.num_rows_of_source, task.seed, task.unit)
+    with _without_collector():
+        return _tokenize(task, tokenizer, selected)
+
+
+def _tokenize(task: TokenizeTask, tokenizer: ChatTokenizer, selected: NDArray[np.bool_]) -> UnitCounts:
     writer = UnitWriter()
     batch: list[tuple[int, int, Conversation | RowRejected]] = []
     num_chars = 0
@@ -144,6 +168,18 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
             batch, num_chars = [], 0
     _store(writer, tokenizer, batch)
     return writer.write(task.path, task.fingerprint)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Rows are trees without cycles; looking for cycles in them would take a fifth of a unit's time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def unit_repeats(source: SourceSpec, num_rows_of_source: int, seed: int, unit: Unit) -> NDArray[np.uint16]:

@@ -28,10 +28,18 @@ _PLAIN_KEYS = frozenset({"role", "content", "weight", "train"})
 
 @dataclass(frozen=True, slots=True)
 class RenderedChat:
-    """A conversation as text, with its loss spans: [start, end) in characters, ascending, disjoint."""
+    """A conversation as text.
+
+    Attributes:
+        spans: Its loss spans: [start, end) in characters, ascending, disjoint.
+        own_specials: Where the template's own special tokens lie, if any other must be encoded as ordinary text.
+        num_special_texts: Texts of special tokens in the row's own strings.
+    """
 
     text: str
     spans: tuple[Span, ...]
+    own_specials: tuple[Span, ...] | None = None
+    num_special_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from hbp_prep.files import write_bytes
 from hbp_prep.reasons import RowRejected
 from hbp_prep.tokenization.encoding import EncodedSample
 
-STORE_VERSION = 2
+STORE_VERSION = 3
 UNIT_PATTERN = "unit-*.arrow"
 _MAX_OPEN_UNITS = 256
 
@@ -46,12 +46,17 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class UnitCounts:
-    """Sums over one unit's selected rows."""
+    """Sums over one unit's selected rows.
+
+    Attributes:
+        num_special_texts: Texts of special tokens in the strings of accepted rows.
+    """
 
     num_rows: int
     num_accepted: int
     num_tokens: int
     num_loss_tokens: int
+    num_special_texts: int
 
 
 def unit_path(folder: Path, index: int) -> Path:
@@ -99,6 +104,7 @@ class UnitWriter:
         self._lengths: list[int] = []
         self._ids: list[NDArray[np.int32]] = []
         self._masks: list[NDArray[np.bool_]] = []
+        self._num_special_texts = 0
 
     def add(self, row: int, index: int, original_id: str | None, result: EncodedSample | RowRejected) -> None:
         """Append one row: its number in the file, its index within the unit, and what became of it."""
@@ -115,6 +121,7 @@ class UnitWriter:
         self._lengths.append(len(result.input_ids))
         self._ids.append(result.input_ids)
         self._masks.append(result.loss_mask)
+        self._num_special_texts += result.num_special_texts
 
     def write(self, path: Path, fingerprint: str) -> UnitCounts:
         """Commit the file.
@@ -129,6 +136,7 @@ class UnitWriter:
             num_accepted=len(self._ids),
             num_tokens=len(ids),
             num_loss_tokens=int(np.count_nonzero(mask)),
+            num_special_texts=self._num_special_texts,
         )
         offsets = pa.array(np.concatenate([[0], np.cumsum(self._lengths, dtype=np.int64)]).astype(np.int32))
         columns = [

@@ -1,9 +1,8 @@
 """The chat tokenizer: conversations to token ids and loss masks, by rendering, loss spans and one encoding each."""
 
 import codecs
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,17 @@ from hbp_prep.errors import ConfigError
 from hbp_prep.fingerprint import fingerprint
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.suggest import did_you_mean
-from hbp_prep.tokenization.encoding import EncodedSample, encode_chats
+from hbp_prep.tokenization.backends import BACKENDS
+from hbp_prep.tokenization.encoding import EncodedSample, Encoder
 from hbp_prep.tokenization.folder import TokenizerFolder, find_template, read_tokenizer_folder
-from hbp_prep.tokenization.marks import strings_in
 from hbp_prep.tokenization.spans import LOSS_ON, RenderedChat, Renderer
+from hbp_prep.tokenization.specials import SpecialTexts
 from hbp_prep.tokenization.template import ChatTemplate
 
-SPECIAL_TOKENS_IN_CONTENT = ("allow", "reject")
+SPECIAL_TOKENS_IN_CONTENT = ("escape", "allow", "reject")
 
 # Raised when the same inputs would give other tokens or masks than before.
-_METHOD_VERSION = 1
+_METHOD_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,19 +34,23 @@ class TokenizationSpec:
         tokenizer: Path of a folder with ``tokenizer.json`` and ``tokenizer_config.json``.
         chat_template: ``None`` for the folder's own, a built-in's name (``tulu3``, ``chatml``), or a ``.jinja`` file.
         loss_on: ``all`` assistant turns are trained, or the ``last`` one only.
-        special_tokens_in_content: Text such as ``<|eot_id|>`` inside a message becomes the special token (``allow``, as
-            with Hugging Face), or its row is rejected (``reject``).
+        special_tokens_in_content: Text such as ``<|eot_id|>`` in a message is encoded as ordinary text (``escape``),
+            becomes the special token (``allow``, as with Hugging Face), or its row is rejected (``reject``).
+        backend: ``tokenizers`` (with Jinja2: the references), ``gigatoken``, or ``auto``: the fast ones where they are
+            proven. Results are the same.
     """
 
     tokenizer: str
     chat_template: str | None = None
     loss_on: str = "all"
-    special_tokens_in_content: str = "allow"
+    special_tokens_in_content: str = "escape"
+    backend: str = "auto"
 
     def __post_init__(self) -> None:
         for key, value, known in (
             ("loss_on", self.loss_on, LOSS_ON),
             ("special_tokens_in_content", self.special_tokens_in_content, SPECIAL_TOKENS_IN_CONTENT),
+            ("backend", self.backend, BACKENDS),
         ):
             if value not in known:
                 raise ConfigError(f"{key}: {value!r} is not known{did_you_mean(value, known)}")
@@ -71,9 +75,9 @@ class ChatTokenizer:
         self._added = {index: token.content for index, token in added.items()}
         stop_texts = [eos, *sorted(specials - {eos}, key=lambda text: (-len(text), text))]
         self._renderer = Renderer(template, stop_texts, loss_on=spec.loss_on)
-        self._forbidden = None
-        if spec.special_tokens_in_content == "reject":
-            self._forbidden = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))))
+        self._template = template
+        self._special_texts = SpecialTexts(sorted(specials))
+        self._encoder: Encoder | None = None
         tokenizer_fingerprint = fingerprint([folder.sha256, folder.special_tokens, tokenizers.__version__])
         template_fingerprint = fingerprint(template.source)
         self.fingerprint = fingerprint(
@@ -106,7 +110,8 @@ class ChatTokenizer:
         """
         folder = read_tokenizer_folder(Path(spec.tokenizer))
         source, name = find_template(folder, spec.chat_template)
-        return cls(spec, folder, ChatTemplate(source, name, folder.special_tokens))
+        template = ChatTemplate(source, name, folder.special_tokens, fast=spec.backend != "tokenizers")
+        return cls(spec, folder, template)
 
     def encode_batch(self, conversations: Sequence[Conversation]) -> list[EncodedSample | RowRejected]:
         """Tokens and loss masks in the order of ``conversations``; in place of a row that cannot be used, why."""
@@ -115,17 +120,27 @@ class ChatTokenizer:
         places: list[int] = []
         for conversation in conversations:
             try:
-                chat = self.render(conversation)
+                chats.append(self.render(conversation))
             except RowRejected as rejected:
                 results.append(rejected)
                 continue
             places.append(len(results))
-            chats.append(chat)
             results.append(RowRejected(Reason.NO_LOSS_TOKENS, "none of the tokens is a target"))
-        for place, sample in zip(places, encode_chats(self._tokenizer, chats), strict=True):
-            if sample.loss_mask.any():
+        for place, sample in zip(places, self.encoder.encode(chats), strict=True):
+            if isinstance(sample, RowRejected) or sample.loss_mask.any():
                 results[place] = sample
         return results
+
+    @property
+    def encoder(self) -> Encoder:
+        """Made, and its backend proven, when first asked for.
+
+        Raises:
+            ConfigError: the backend that is demanded cannot be used with this tokenizer.
+        """
+        if self._encoder is None:
+            self._encoder = Encoder(self._folder, self.spec.backend)
+        return self._encoder
 
     def render(self, conversation: Conversation) -> RenderedChat:
         """The conversation as the text that is encoded, with its loss spans.
@@ -133,15 +148,21 @@ class ChatTokenizer:
         Raises:
             RowRejected: why the row cannot be used.
         """
-        if self._forbidden is not None:
-            _check_clean(conversation, self._forbidden)
+        policy = self.spec.special_tokens_in_content
+        if policy == "reject":
+            self._special_texts.check_absent(conversation)
         chat = self._renderer.render(conversation)
-        try:
-            chat.text.encode()
-        except UnicodeEncodeError as error:
-            code = f"U+{ord(chat.text[error.start]):04X}"
-            raise RowRejected(Reason.LONE_SURROGATE, f"the text has the lone surrogate {code}") from None
-        return chat
+        if not chat.text.isascii():
+            _check_surrogates(chat.text)
+        if not self._special_texts.may_touch(conversation):
+            return chat
+        return replace(
+            chat,
+            own_specials=(
+                self._special_texts.own_spans(self._template, conversation, chat.text) if policy == "escape" else None
+            ),
+            num_special_texts=self._special_texts.count(conversation),
+        )
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Every token as text, for people to read; joined, they are the whole text.
@@ -167,12 +188,12 @@ class ChatTokenizer:
         return None if text is None else self._tokenizer.token_to_id(text)
 
 
-def _check_clean(conversation: Conversation, forbidden: re.Pattern[str]) -> None:
-    named = [(f"messages[{number}]", message) for number, message in enumerate(conversation.messages)]
-    for where, value in [*named, ("the template's variables", conversation.template_kwargs)]:
-        for text in strings_in(value):
-            if found := forbidden.search(text):
-                raise RowRejected(Reason.BAD_CONTENT, f"{where}: the text has the special token {found.group()!r}")
+def _check_surrogates(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = f"U+{ord(text[error.start]):04X}"
+        raise RowRejected(Reason.LONE_SURROGATE, f"the text has the lone surrogate {code}") from None
 
 
 def _byte_of_symbol() -> dict[str, int]:

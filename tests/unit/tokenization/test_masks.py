@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization.encoding import loss_mask
+from hbp_prep.tokenization.encoding import mask_by_chars
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
 from tests.unit.tokenization.building import EOS, chat, encode, load, trained_text, write_folder
 
@@ -349,7 +349,12 @@ def test_lone_surrogates_are_rejected(tulu3: ChatTokenizer) -> None:
 
 def test_special_tokens_in_content(folder: Path, tulu3: ChatTokenizer) -> None:
     row = chat(("user", f"a{EOS}"), ("assistant", "b"))
-    assert encode(tulu3, row).input_ids.tolist().count(tulu3.info["eos_id"]) == 2
+    escaped = encode(tulu3, row)
+    assert escaped.input_ids.tolist().count(tulu3.info["eos_id"]) == 1
+    assert "".join(tulu3.token_texts(escaped.input_ids.tolist())) == tulu3.render(row).text
+    allowed = encode(load(folder, "tulu3", special_tokens_in_content="allow"), row)
+    assert allowed.input_ids.tolist().count(tulu3.info["eos_id"]) == 2
+    assert escaped.num_special_texts == allowed.num_special_texts == 1
     strict = load(folder, "tulu3", special_tokens_in_content="reject")
     rejected = rejection(strict, row)
     assert (rejected.reason, rejected.detail) == (
@@ -384,7 +389,7 @@ def test_edges_at_a_character_that_was_merged_away(tmp_path: Path, span: tuple[i
     """``a``, ``e`` with an accent of its own, ``b``; the middle two become one character of two bytes."""
     tokenizer = Tokenizer.from_file(str(write_folder(tmp_path / "t", nfc=True) / "tokenizer.json"))
     encoding = tokenizer.encode("ae\u0301b", add_special_tokens=False)
-    assert loss_mask(encoding, [span]).tolist() == [bool(flag) for flag in expected]
+    assert mask_by_chars(np.array(encoding.offsets), [span]).tolist() == [bool(flag) for flag in expected]
 
 
 def test_batches_keep_order_and_do_not_change_results(tulu3: ChatTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def write_two_rows(path: Path, fingerprint: str = "f") -> UnitCounts:
 
 def test_round_trip(tmp_path: Path) -> None:
     counts = write_two_rows(unit_path(tmp_path, 0))
-    assert counts == UnitCounts(num_rows=3, num_accepted=2, num_tokens=23, num_loss_tokens=12)
+    assert counts == UnitCounts(num_rows=3, num_accepted=2, num_tokens=23, num_loss_tokens=12, num_special_texts=0)
     assert read_counts(unit_path(tmp_path, 0), "f") == counts
     tokens = TokenStore(tmp_path)
     assert tokens.tokens(0, 0).tolist() == [1, 2, 3]

@@ -128,3 +128,20 @@ def test_marks_are_taken_out_with_their_positions() -> None:
         [("\ufdd1", 0), ("\ufdd0", 2), ("\ufdd0", 2)],
     )
     assert free_marks({"a\ufdd0": ["\ufdd2"]}, 2) == ("\ufdd1", "\ufdd3")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("{% for i in range(60000) %}{% for j in range(60000) %}{% endfor %}{% endfor %}", "counts through more than"),
+        ("{{ 'a' * 10000000000 }}", "a product is longer"),
+        ("{{ 2 ** 100000000 }}", "powers are not allowed"),
+    ],
+)
+@pytest.mark.parametrize("fast", [True, False])
+def test_templates_that_loop_or_allocate_are_stopped(body: str, why: str, fast: bool) -> None:
+    """Whichever engine renders; rows that do not get there are not touched."""
+    template = ChatTemplate("{% if messages[0].content == 'now' %}" + body + "{% endif %}x", "t", {}, fast=fast)
+    assert template.render([{"role": "user", "content": "later"}], {}) == "x"
+    with pytest.raises(RowRejected, match=why):
+        template.render([{"role": "user", "content": "now"}], {})
