@@ -76,8 +76,8 @@ class Tokenizer(_Part):
 class OverLength(_Part):
     """Samples longer than the longest packing group, and too short ones."""
 
-    policy: Literal["drop", "truncate", "raise"] = "drop"
-    """`drop` lists them in rejected.arrow, `truncate` cuts ids and mask together, `raise` stops the job."""
+    policy: Literal["drop", "truncate", "raise", "split"] = "drop"
+    """`drop` lists them as rejected, `truncate` cuts ids and mask together, `split` makes parts, `raise` stops."""
     min_tokens: int = Field(default=1, ge=1)
     """Samples with fewer tokens are rejected as too short."""
 

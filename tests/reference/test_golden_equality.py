@@ -4,7 +4,7 @@
 is trained, the stop token included. Our side has the real template, which has no such marks. Differences that are right
 are counted, and nothing else may differ:
 
-- rows with tools under a template that does not print them: rejected here, while transformers drops the tools in silence.
+- rows with tools under a template that does not print them: rejected here; transformers drops the tools in silence.
 """
 
 import json

@@ -64,7 +64,8 @@ def prepare(
     rng = np.random.default_rng(seed)
     longest = min(longest, pack_lengths[-1])
     store_folder, rejected_path = folder / "tokens", folder / "rejected.arrow"
-    columns: dict[str, list[int]] = {name: [] for name in SampleTable.__dataclass_fields__}
+    names = [name for name in SampleTable.__dataclass_fields__ if name != "lost_tokens"]
+    columns: dict[str, list[int]] = {name: [] for name in names}
     input_ids, loss_masks, original_ids = [], [], []
     rejected: list[tuple[int, RejectedRow]] = []
     for unit, rows in enumerate(np.array_split(np.arange(num_rows), len(FILES))):
@@ -81,7 +82,7 @@ def prepare(
             original_id = f"row-{row}" if rng.random() < 0.5 else None
             writer.add(row, index, original_id, EncodedSample(input_ids=ids, loss_mask=mask))
             length = min(num_stored, longest)
-            values = (unit, index, SOURCE_OF_FILE[unit], unit, row, length, int(mask[:length].sum()))
+            values = (unit, index, 0, SOURCE_OF_FILE[unit], unit, row, length, int(mask[:length].sum()))
             for _ in range(repeats):
                 for name, value in zip(columns, (*values, num_stored if length < num_stored else 0), strict=True):
                     columns[name].append(value)
@@ -90,7 +91,10 @@ def prepare(
                 original_ids.append(original_id)
         writer.write(unit_path(store_folder, unit), FINGERPRINT)
     types = {"source": np.int16, "row": np.int64}
-    table = SampleTable(**{name: np.array(values, types.get(name, np.int32)) for name, values in columns.items()})
+    arrays = {name: np.array(values, types.get(name, np.int32)) for name, values in columns.items()}
+    cut = arrays["truncated_from"] > 0
+    lost = int((arrays["truncated_from"] - arrays["num_tokens"])[cut].sum())
+    table = SampleTable(**arrays, lost_tokens={"truncated": lost})
     table.save(folder / "table.arrow")
     with write_rejected(rejected_path, corpus()) as lines:
         for unit, row in rejected:

@@ -1,0 +1,134 @@
+"""Length limits: whatever the rows and the policy, every token and every target is in a sample or counted as lost."""
+
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hbp_prep.corpus.types import Corpus, CorpusFile, SourceSpec, Unit
+from hbp_prep.errors import ConfigError
+from hbp_prep.tokenization import table as table_module
+from hbp_prep.tokenization.encoding import EncodedSample
+from hbp_prep.tokenization.lengths import num_covered, split_row
+from hbp_prep.tokenization.store import TokenStore, UnitWriter, unit_path
+from hbp_prep.tokenization.table import SampleTable, build_sample_table
+
+Masks = list[list[bool]]
+one_mask = st.lists(st.booleans(), min_size=1, max_size=40).filter(any).map(lambda mask: [False, *mask])
+some_masks = st.lists(one_mask, min_size=1, max_size=6)
+
+
+def turn_ends(mask: list[bool]) -> set[int]:
+    """Behind which tokens an assistant turn ends."""
+    return {at + 1 for at in range(len(mask) - 1) if mask[at] and not mask[at + 1]}
+
+
+@settings(deadline=None, max_examples=300)
+@given(mask=one_mask, max_tokens=st.integers(2, 45))
+def test_parts_are_all_of_the_row_and_end_with_turns_where_they_can(mask: list[bool], max_tokens: int) -> None:
+    parts = split_row(np.array(mask), max_tokens)
+    assert parts[0][0] == 0
+    assert parts[-1][1] == len(mask)
+    assert num_covered(parts) == len(mask)
+    assert all(1 <= stop - first <= max_tokens for first, stop in parts)
+    targets = [at for first, stop in parts for at in range(first + 1, stop) if mask[at]]
+    assert targets == [at for at, is_target in enumerate(mask) if is_target]
+    for (first, stop), (following, _) in pairwise(parts):
+        assert following == (stop - 1 if mask[stop] else stop)
+        reachable = {end for end in turn_ends(mask) if first + 1 < end <= first + max_tokens}
+        assert stop == (max(reachable) if reachable else first + max_tokens)
+
+
+def stored_corpus(folder: Path, masks: Masks) -> Corpus:
+    """One file of one unit; token ids count on through all rows."""
+    writer = UnitWriter()
+    begin = 0
+    for row, mask in enumerate(masks):
+        ids = np.arange(begin, begin + len(mask), dtype=np.int32)
+        writer.add(row, row, f"id-{row}", EncodedSample(input_ids=ids, loss_mask=np.array(mask)))
+        begin += len(mask)
+    writer.write(unit_path(folder / "store", 0), "f")
+    source = SourceSpec(name="s", paths=("a.parquet",))
+    file = CorpusFile(
+        path="a.parquet",
+        source=0,
+        sha256="",
+        size_bytes=1,
+        file_format="parquet",
+        row_format="messages",
+        num_rows=len(masks),
+    )
+    unit = Unit(index=0, file=0, start=0, stop=1, first_row=0, first_ordinal=0, num_rows=len(masks))
+    return Corpus(sources=(source,), files=(file,), units=(unit,))
+
+
+def samples_of(table: SampleTable, store: TokenStore) -> list[tuple[NDArray[np.int32], NDArray[np.bool_]]]:
+    """Ids and mask of every sample, by the table's own words."""
+    found = []
+    for row in range(len(table)):
+        first = int(table.first_token[row])
+        stop = first + int(table.num_tokens[row])
+        ids = store.tokens(int(table.unit[row]), int(table.index[row]))[first:stop]
+        mask = store.mask(int(table.unit[row]), int(table.index[row]))[first:stop].copy()
+        mask[0] = False
+        found.append((ids, mask))
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    masks=some_masks,
+    uses=st.lists(st.integers(1, 3), min_size=6, max_size=6),
+    max_tokens=st.integers(3, 30),
+    min_tokens=st.integers(1, 3),
+    over_length=st.sampled_from(["drop", "truncate", "split"]),
+)
+def test_every_token_is_in_a_sample_or_counted(
+    masks: Masks, uses: list[int], max_tokens: int, min_tokens: int, over_length: str
+) -> None:
+    with TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        corpus = stored_corpus(folder, masks)
+        repeats = np.array(uses[: len(masks)], np.uint16)
+        patch.setattr(table_module, "unit_repeats", lambda *_: repeats)
+        table = build_sample_table(
+            corpus,
+            folder / "store",
+            seed=0,
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            over_length=over_length,
+            rejected_path=folder / "rejected.arrow",
+        )
+        table.save(folder / "table.arrow")
+        assert SampleTable.load(folder / "table.arrow").lost_tokens == table.lost_tokens
+        samples = samples_of(table, TokenStore(folder / "store"))
+    lengths = np.array([len(mask) for mask in masks])
+    assert all(min_tokens <= len(ids) <= max_tokens for ids, _ in samples)
+    assert [int(mask.sum()) for _, mask in samples] == table.num_loss_tokens.tolist()
+    assert (table.num_loss_tokens > 0).all()
+    assert (table.truncated_from == np.where(table.num_tokens < lengths[table.row], lengths[table.row], 0)).all()
+    # Tokens of each use of a row, once each; the first token of a part may be the last of the one before.
+    num_trained = 0
+    for row, times in enumerate(repeats.tolist()):
+        ranges = [(int(table.first_token[at]), int(table.num_tokens[at])) for at in np.flatnonzero(table.row == row)]
+        per_use = len(ranges) // times
+        assert ranges == ranges[:per_use] * times
+        num_trained += times * len({at for first, number in ranges for at in range(first, first + number)})
+    assert num_trained + sum(table.lost_tokens.values()) == int((lengths * repeats).sum())
+    if over_length == "split" and min_tokens == 1:
+        targets = sum(int(np.sum(mask)) * times for mask, times in zip(masks, repeats.tolist(), strict=True))
+        assert int(table.num_loss_tokens.sum()) == targets
+
+
+def test_split_needs_room_for_a_target(tmp_path: Path) -> None:
+    corpus = stored_corpus(tmp_path, [[False, True]])
+    with pytest.raises(ConfigError, match="split needs a packing length of at least 2"):
+        build_sample_table(
+            corpus, tmp_path / "store", seed=0, max_tokens=1, over_length="split", rejected_path=tmp_path / "r"
+        )
