@@ -1,10 +1,12 @@
 """Length limits: what becomes of a conversation that is longer than the longest packing group.
 
 Cutting comes after the loss masks were made, so ids and mask are cut at the same place. ``split`` makes consecutive
-samples of one conversation: each ends behind the last assistant turn that it has room for, or, where not even one turn
-ends in it, at the limit. A part whose first token would be a target begins one token earlier, with that token as mere
-context (the first token of a sample is never a target), so no target is lost. Cost: nothing for rows that fit; for
-others one pass over their masks.
+samples of one conversation. Each ends behind the last assistant turn that it has room for, or, where not even one turn
+ends in it, at the limit. Text that is no target and does not fit into the part of the answer behind it is left out: a
+question longer than a pack loses its beginning, and the answer sees as much of its end as there is room for. A part
+whose first token would be a target begins one token earlier, with that token as mere context (the first token of a
+sample is never a target), so that no target is lost. Cost: nothing for rows that fit; for others one pass over their
+masks.
 """
 
 from collections.abc import Iterable
@@ -52,24 +54,37 @@ class LengthPolicy:
 
 
 def split_row(loss_mask: NDArray[np.bool_], max_tokens: int) -> list[tuple[int, int]]:
-    """Token ranges [first, stop) of a conversation's parts, in order; together they are all its tokens.
+    """Token ranges [first, stop) of a conversation's parts, in order; all targets are in them, and each has one.
 
     Args:
-        loss_mask: bool[n] with n of at least 1; the first is false.
+        loss_mask: bool[n]; the first is false.
         max_tokens: At least 2.
     """
     num_tokens = len(loss_mask)
-    turn_ends = np.flatnonzero(loss_mask[:-1] & ~loss_mask[1:]) + 1
+    edges = np.flatnonzero(np.diff(loss_mask.astype(np.int8), append=0)) + 1
+    turn_starts, turn_ends = edges[0::2], edges[1::2]
     parts = []
     first = 0
-    while num_tokens - first > max_tokens:
+    while (turn := int(np.searchsorted(turn_ends, first + 1, "right"))) < len(turn_ends):
+        first = _with_context(first, max(int(turn_starts[turn]), first + 1), int(turn_ends[turn]), max_tokens)
+        if num_tokens - first <= max_tokens:
+            parts.append((first, num_tokens))
+            break
         limit = first + max_tokens
-        place = int(np.searchsorted(turn_ends, limit, "right"))
-        stop = int(turn_ends[place - 1]) if place and turn_ends[place - 1] > first + 1 else limit
+        last = int(np.searchsorted(turn_ends, limit, "right")) - 1
+        stop = int(turn_ends[last]) if last >= turn else limit
         parts.append((first, stop))
-        first = stop - 1 if loss_mask[stop] else stop
-    parts.append((first, num_tokens))
+        first = stop - 1 if stop < num_tokens and loss_mask[stop] else stop
     return parts
+
+
+def _with_context(first: int, turn_start: int, turn_end: int, max_tokens: int) -> int:
+    """Where a part begins, not before ``first``, that is to hold the turn with as much as possible in front of it.
+
+    Of a turn that is longer than a part, the beginning has half a part of context.
+    """
+    fits = turn_end - turn_start < max_tokens
+    return max(first, turn_end - max_tokens if fits else turn_start - max_tokens // 2)
 
 
 def num_covered(parts: Iterable[tuple[int, int]]) -> int:

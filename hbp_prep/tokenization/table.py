@@ -243,7 +243,7 @@ def _samples_of_unit(
     uses = repeats[index_in_unit].astype(np.int64)
     num_lost = np.where(is_fresh, (lengths - _num_covered(parts, is_kept, lengths, policy)) * uses, 0)
     for at in np.flatnonzero(num_lost):
-        lost[(policy.cut_key if has_sample[at] else reasons[at]) or ""] += int(num_lost[at])
+        lost[str(policy.cut_key if has_sample[at] else reasons[at])] += int(num_lost[at])
     chosen = _with_copies(parts.row, np.flatnonzero(is_kept), uses)
     rows = [RejectedRow(int(row[at]), reasons[at] or "", details[at]) for at in np.flatnonzero(~has_sample)]
     rows += _not_selected(corpus, unit, repeats)

@@ -1,6 +1,5 @@
 """Length limits: whatever the rows and the policy, every token and every target is in a sample or counted as lost."""
 
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,18 +29,47 @@ def turn_ends(mask: list[bool]) -> set[int]:
 
 @settings(deadline=None, max_examples=300)
 @given(mask=one_mask, max_tokens=st.integers(2, 45))
-def test_parts_are_all_of_the_row_and_end_with_turns_where_they_can(mask: list[bool], max_tokens: int) -> None:
+def test_parts_hold_every_target_and_end_with_turns_where_they_can(mask: list[bool], max_tokens: int) -> None:
     parts = split_row(np.array(mask), max_tokens)
-    assert parts[0][0] == 0
-    assert parts[-1][1] == len(mask)
-    assert num_covered(parts) == len(mask)
     assert all(1 <= stop - first <= max_tokens for first, stop in parts)
     targets = [at for first, stop in parts for at in range(first + 1, stop) if mask[at]]
     assert targets == [at for at, is_target in enumerate(mask) if is_target]
-    for (first, stop), (following, _) in pairwise(parts):
-        assert following == (stop - 1 if mask[stop] else stop)
-        reachable = {end for end in turn_ends(mask) if first + 1 < end <= first + max_tokens}
-        assert stop == (max(reachable) if reachable else first + max_tokens)
+    assert all(any(mask[first + 1 : stop]) for first, stop in parts)
+    end = 0
+    for first, stop in parts:
+        assert first >= end or (first == end - 1 and mask[end])
+        assert first <= end or stop - first == max_tokens  # where text is left out, the part is full
+        reachable = {turn for turn in turn_ends(mask) if first + 1 < turn <= first + max_tokens}
+        assert stop in (
+            {len(mask)} if len(mask) <= first + max_tokens else {max(reachable, default=first + max_tokens)}
+        )
+        end = stop
+
+
+@pytest.mark.parametrize(
+    ("mask", "parts"),
+    [
+        ("..xx....xx..xx", [(0, 4), (4, 10), (10, 14)]),  # at turn borders
+        ("..xx...", [(0, 4)]),  # what follows the last answer is left out
+        ("..............xx", [(10, 16)]),  # a question longer than a part: its end stays
+        ("..xx..........xx", [(0, 4), (10, 16)]),
+        (".xxxxxxxxxx", [(0, 6), (5, 11)]),  # one target of context, none lost
+        (".......xxxxxxxx..", [(4, 10), (9, 15)]),  # half a part of context
+    ],
+)
+def test_examples(mask: str, parts: list[tuple[int, int]]) -> None:
+    assert split_row(np.array([mark == "x" for mark in mask]), 6) == parts
+
+
+@given(ranges=st.lists(st.tuples(st.integers(-1, 5), st.integers(1, 9)), max_size=6))
+def test_covered_tokens_are_counted_once(ranges: list[tuple[int, int]]) -> None:
+    """Gaps and lengths; -1: the last token again."""
+    parts, end = [], 0
+    for gap, length in ranges:
+        first = max(0, end + gap)
+        end = max(first + length, end)
+        parts.append((first, end))
+    assert num_covered(parts) == len({at for first, stop in parts for at in range(first, stop)})
 
 
 def stored_corpus(folder: Path, masks: Masks) -> Corpus:
