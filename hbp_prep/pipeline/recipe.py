@@ -64,7 +64,7 @@ class Tokenizer(_Part):
     """Tokenizer and chat template."""
 
     path: str
-    """Folder with `tokenizer.json` and `tokenizer_config.json` (Hugging Face layout)."""
+    """Folder with `tokenizer.json` and `tokenizer_config.json` (Hugging Face layout), or a tiktoken rank file."""
     chat_template: str | None = None
     """A built-in template's name, a `.jinja` file, or nothing: the folder's own template."""
     loss_on: Literal["all", "last"] = "all"
