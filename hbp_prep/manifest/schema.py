@@ -5,7 +5,7 @@ Every ``from_dict`` checks types by hand and names the key that is wrong; whethe
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hbp_prep.errors import ManifestError
@@ -139,7 +139,12 @@ class SourceTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """Sums over everything, one epoch. ``rows_read`` = distinct input rows in samples plus rejected rows."""
+    """Sums over everything, one epoch. ``rows_read`` = distinct input rows in samples plus rejected rows.
+
+    Attributes:
+        lost_tokens: Tokens of faultless rows that are in no sample, each use of a row counted: of rows without any, by
+            the reason of their rejection; of others, as ``truncated`` or ``split``.
+    """
 
     num_samples: int
     num_tokens: int
@@ -148,6 +153,7 @@ class Totals:
     num_rejected: int
     rejected_by_reason: dict[str, int]
     by_source: dict[str, SourceTotals]
+    lost_tokens: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "Totals":
@@ -160,6 +166,7 @@ class Totals:
             num_rejected=fields.integer("num_rejected"),
             rejected_by_reason=fields.counts("rejected_by_reason"),
             by_source={name: SourceTotals.from_fields(source) for name, source in sources.items()},
+            lost_tokens=fields.counts("lost_tokens"),
         )
 
 

@@ -66,7 +66,7 @@ class Tokenizer(_Part):
     """Tokenizer and chat template."""
 
     path: str
-    """Folder with `tokenizer.json` and `tokenizer_config.json` (Hugging Face layout)."""
+    """Folder with `tokenizer.json` and `tokenizer_config.json` (Hugging Face layout), or a tiktoken rank file."""
     chat_template: str | None = None
     """A built-in template's name, a `.jinja` file, or nothing: the folder's own template."""
     loss_on: Literal["all", "last"] = "all"
@@ -80,8 +80,8 @@ class Tokenizer(_Part):
 class OverLength(_Part):
     """Samples longer than the longest packing group, and too short ones."""
 
-    policy: Literal["drop", "truncate", "raise"] = "drop"
-    """`drop` lists them in rejected.arrow, `truncate` cuts ids and mask together, `raise` stops the job."""
+    policy: Literal["drop", "truncate", "raise", "split"] = "drop"
+    """`drop` lists them as rejected, `truncate` cuts ids and mask together, `split` makes parts, `raise` stops."""
     min_tokens: int = Field(default=1, ge=1)
     """Samples with fewer tokens are rejected as too short."""
 

@@ -133,6 +133,7 @@ def _provenance(manifest: Manifest) -> dict[str, Any]:
             "num_tokens": manifest.totals.num_tokens,
             "num_loss_tokens": manifest.totals.num_loss_tokens,
             "num_rejected": manifest.totals.num_rejected,
+            "lost_tokens": manifest.totals.lost_tokens,
         },
     }
 

@@ -44,7 +44,22 @@ def verdict(report: Report) -> list[str]:
         )
     else:
         sentences.append(f"{lost}, and no row was rejected.")
-    return sentences
+    return sentences + _lost_sentence(totals["lost_tokens"])
+
+
+_LOST_WORDS = {
+    "too_long": "of rows longer than the longest pack",
+    "too_short": "of rows below min_tokens",
+    "no_loss_tokens": "of long rows that have no target once they are cut",
+    "truncated": "cut off behind the longest pack's length",
+    "split": "in parts of split rows that have no target or are below min_tokens",
+}
+
+
+def _lost_sentence(lost_tokens: Mapping[str, int]) -> list[str]:
+    """Which tokens the length limits keep out of training; empty if none."""
+    parts = [f"{count(number)} {_LOST_WORDS.get(key, key)}" for key, number in lost_tokens.items() if number]
+    return [f"Tokens that the length limits leave out: {'; '.join(parts)}."] if parts else []
 
 
 def _time_sentence(report: Report) -> str:

@@ -122,6 +122,7 @@ def finish(
             num_rejected=rejected.rows,
             rejected_by_reason=dict(rejected_by_reason),
             by_source=by_source,
+            lost_tokens=dict(table.lost_tokens),
         ),
         metrics=dict(plan.metrics),
         model=dict(model),

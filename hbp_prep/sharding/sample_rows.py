@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from hbp_prep.manifest.parts import part_name
 from hbp_prep.manifest.schema import SourceTotals
 from hbp_prep.planning.types import Plan
 from hbp_prep.sharding.columns import NameColumn
-from hbp_prep.tokenization.store import TokenStore
+from hbp_prep.tokenization.store import StoredUnit, TokenStore
 from hbp_prep.tokenization.table import SampleTable
 
 
@@ -34,7 +35,7 @@ def sample_batches(
             sources.array(table.source[rows]),
             files.array(table.file[rows]),
             pa.array(table.row[rows]),
-            unit.original_ids.take(pa.array(table.index[rows])),
+            _original_ids(unit, table, rows),
             pa.array(table.num_tokens[rows]),
             pa.array(table.num_loss_tokens[rows]),
             pa.array(truncated_from, mask=truncated_from == 0),
@@ -43,6 +44,20 @@ def sample_batches(
         ]
         yield pa.record_batch(columns, schema=schema)
         store.release()
+
+
+def _original_ids(unit: StoredUnit, table: SampleTable, rows: slice) -> pa.StringArray:
+    """The rows' own ids; of parts, with their token ranges."""
+    names = unit.original_ids.take(pa.array(table.index[rows]))
+    parts = np.flatnonzero(table.is_part[rows])
+    if not len(parts):
+        return names
+    first = table.first_token[rows]
+    stop = first + table.num_tokens[rows]
+    texts = names.to_pylist()
+    for at in parts.tolist():
+        texts[at] = part_name(texts[at], int(first[at]), int(stop[at]))
+    return pa.array(texts, pa.string())
 
 
 def totals_by_source(table: SampleTable, source_names: Sequence[str]) -> dict[str, SourceTotals]:

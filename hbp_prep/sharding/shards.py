@@ -171,29 +171,30 @@ class _Gather:
         """Copy every sample to its place, in the order in which the store holds them: its pages are read once."""
         units, indices = self._table.unit[sample_ids], self._table.index[sample_ids]
         order = np.lexsort((indices, units))
-        places = zip(
-            units[order].tolist(), indices[order].tolist(), begins[order].tolist(), ends[order].tolist(), strict=True
-        )
+        first_tokens = self._table.first_token[sample_ids]
+        places = zip(*(column[order].tolist() for column in (units, indices, first_tokens, begins, ends)), strict=True)
         num_unreleased = 0
-        for unit, index, begin, end in places:
-            self._copy(unit, index, begin, end)
+        for unit, index, first, begin, end in places:
+            self._copy(unit, index, first, begin, end)
             num_unreleased += end - begin
             if num_unreleased >= _RELEASE_TOKENS:
                 self._store.release()
                 num_unreleased = 0
         self._store.release()
 
-    def _copy(self, unit: int, index: int, begin: int, end: int) -> None:
+    def _copy(self, unit: int, index: int, first: int, begin: int, end: int) -> None:
+        """Tokens of a stored row, from its token ``first`` on, to ``begin`` to ``end - 1`` of the buffer."""
         tokens = self._store.tokens(unit, index)
         mask = self._store.mask(unit, index)
-        length = end - begin
-        if not len(tokens) == len(mask) >= length:
+        stop = first + end - begin
+        if not len(tokens) == len(mask) >= stop:
             raise DataError(
-                f"token store: sample {index} of unit {unit} has {len(tokens)} tokens, the sample table says {length}; "
+                f"token store: sample {index} of unit {unit} has {len(tokens)} tokens, the sample table says {stop}; "
                 "the .work folder was damaged, run again with --overwrite"
             )
-        self._input_ids[begin:end] = tokens[:length]
-        self._loss_mask[begin:end] = mask[:length]
+        self._input_ids[begin:end] = tokens[first:stop]
+        self._loss_mask[begin:end] = mask[first:stop]
+        self._loss_mask[begin] = False  # a part may begin with a token that was a target of the part before
 
     def _check(self, batch: PackBatch, first: int, stop: int) -> None:
         """Tokens and loss tokens of the batch are those that the plan balanced."""

@@ -1,4 +1,9 @@
-"""Reads a tokenizer as a Hugging Face folder: ``tokenizer.json``, ``tokenizer_config.json`` and the chat template."""
+"""Reads a tokenizer: a Hugging Face folder, or a tiktoken rank file.
+
+A folder has ``tokenizer.json`` and ``tokenizer_config.json``, perhaps ``chat_template.jinja``. A rank file is converted
+(see ``rank_file``); what stands in a ``tokenizer_config.json`` or ``chat_template.jinja`` beside it counts, neither is
+needed.
+"""
 
 import hashlib
 import json
@@ -11,6 +16,7 @@ from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.suggest import did_you_mean
+from hbp_prep.tokenization.rank_file import RANK_FILE_SUFFIXES, convert_rank_file
 from hbp_prep.tokenization.template import builtin_template
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
@@ -19,11 +25,12 @@ _TEMPLATE_SUFFIXES = (".jinja", ".jinja2", ".j2")
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerFolder:
-    """What a tokenizer folder holds.
+    """What a tokenizer folder, or a rank file, holds.
 
     Attributes:
+        path: The folder.
         tokenizer: Truncation and padding switched off.
-        sha256: Of ``tokenizer.json``'s bytes.
+        sha256: Of ``tokenizer.json``'s bytes, or of what a rank file was converted to.
         special_tokens: Texts by name (``bos_token``, ``eos_token``, ...); only those that are set.
         config: ``tokenizer_config.json``.
         is_byte_level: Its decoder is ByteLevel: every token is a known string of bytes.
@@ -38,11 +45,14 @@ class TokenizerFolder:
 
 
 def read_tokenizer_folder(path: Path) -> TokenizerFolder:
-    """Read and check a tokenizer folder.
+    """Read and check a tokenizer: a folder, or a rank file (also alone in a folder without ``tokenizer.json``).
 
     Raises:
         DataError: the folder or one of its files is missing or damaged, or the eos token is missing or unknown.
     """
+    rank_file = _find_rank_file(path)
+    if rank_file is not None:
+        return _read_rank_file(rank_file)
     if not path.is_dir():
         near = _nearest(path, Path.is_dir)
         raise DataError(f"tokenizer {path} is not a folder; give one with tokenizer.json in it{near}")
@@ -52,24 +62,67 @@ def read_tokenizer_folder(path: Path) -> TokenizerFolder:
         tokenizer = Tokenizer.from_buffer(data)
     except Exception as error:  # the library raises nothing more precise
         raise DataError(f"{path / 'tokenizer.json'} cannot be read by the tokenizers library ({error})") from error
+    config = _read_config(path / "tokenizer_config.json")
+    is_byte_level = (model.get("decoder") or {}).get("type") == "ByteLevel"
+    return _checked(path, tokenizer, hashlib.sha256(data).hexdigest(), config, {}, is_byte_level=is_byte_level)
+
+
+def _find_rank_file(path: Path) -> Path | None:
+    """``path`` itself if it is a file, or the only rank file of a folder without ``tokenizer.json``."""
+    if path.is_file():
+        return path
+    if not path.is_dir() or (path / "tokenizer.json").exists():
+        return None
+    found = [entry for entry in path.iterdir() if entry.suffix in RANK_FILE_SUFFIXES and entry.is_file()]
+    return found[0] if len(found) == 1 else None
+
+
+def _read_rank_file(path: Path) -> TokenizerFolder:
+    if path.suffix not in RANK_FILE_SUFFIXES:
+        raise DataError(
+            f"tokenizer {path} is neither a folder with tokenizer.json in it nor a rank file "
+            f"({' or '.join(RANK_FILE_SUFFIXES)})"
+        )
+    config_path = path.parent / "tokenizer_config.json"
+    config = _read_config(config_path) if config_path.exists() else {}
+    family = config.get("rank_file_family")
+    if family is not None and not isinstance(family, str):
+        raise DataError(f"{config_path}: rank_file_family is not a string")
+    tokenizer, special_tokens = convert_rank_file(path, _read(path), family)
+    sha256 = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+    return _checked(path.parent, tokenizer, sha256, config, special_tokens, is_byte_level=True)
+
+
+def _checked(
+    path: Path,
+    tokenizer: Tokenizer,
+    sha256: str,
+    config: dict[str, Any],
+    known_tokens: dict[str, str],
+    *,
+    is_byte_level: bool,
+) -> TokenizerFolder:
+    """The folder with its special tokens: ``known_tokens``, and before them those of the configuration.
+
+    Raises:
+        DataError: the eos token is missing or unknown.
+    """
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    config = _read_config(path / "tokenizer_config.json")
-    special_tokens = {name: text for name in _SPECIAL_NAMES if (text := _token_text(config.get(name))) is not None}
+    named = {name: text for name in _SPECIAL_NAMES if (text := _token_text(config.get(name))) is not None}
+    special_tokens = known_tokens | named
     eos = special_tokens.get("eos_token")
     if eos is None:
         raise DataError(f"{path / 'tokenizer_config.json'} has no eos_token; set it to the end-of-turn token's text")
     if tokenizer.token_to_id(eos) is None:
-        raise DataError(
-            f"{path / 'tokenizer_config.json'}: its eos_token {eos!r} is not in tokenizer.json's vocabulary"
-        )
+        raise DataError(f"{path / 'tokenizer_config.json'}: its eos_token {eos!r} is not in the tokenizer's vocabulary")
     return TokenizerFolder(
         path=path,
         tokenizer=tokenizer,
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=sha256,
         special_tokens=special_tokens,
         config=config,
-        is_byte_level=(model.get("decoder") or {}).get("type") == "ByteLevel",
+        is_byte_level=is_byte_level,
     )
 
 

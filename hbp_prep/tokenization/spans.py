@@ -193,7 +193,9 @@ def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Convers
     num_turns = sum(region.is_turn for region in regions)
     if num_turns != len(turns) or len(regions) - num_turns < len(others):
         raise _unproven("a message, or a tool call, does not show in the rendered text exactly once")
-    return _locate(shape, text, regions, turns)
+    roles = [message["role"] for message in conversation.messages]
+    answers_tool = [before == "tool" for before, role in pairwise(["", *roles]) if role == "assistant"]
+    return _locate(shape, text, regions, turns, answers_tool)
 
 
 def _found_marks(
@@ -271,7 +273,13 @@ def _regions(found: Sequence[tuple[str, int]], marks: Sequence[str]) -> list[_Re
     return regions
 
 
-def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequence[dict[str, Any]]) -> list[Span]:
+def _locate(
+    shape: TurnShape,
+    text: str,
+    regions: Sequence[_Region],
+    turns: Sequence[dict[str, Any]],
+    answers_tool: Sequence[bool],
+) -> list[Span]:
     """Header and stop of every turn, from the template's own text around its region."""
     spans: list[Span] = []
     remaining = iter(turns)
@@ -284,22 +292,44 @@ def _locate(shape: TurnShape, text: str, regions: Sequence[_Region], turns: Sequ
             boundary = region.end
             continue
         turn = next(remaining)
-        if region.start is None:
-            _check_partly_printed(shape, turn)
-        # Up to here the text must be free of a second header or a stop; a marked content may hold either.
-        clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
-        header = text.find(shape.header, boundary, clean_end)
-        start = header + len(shape.header)
-        if header < 0 or start > region.first:
-            raise _unproven(f"assistant turn {len(spans)} does not begin with the header {shape.header.strip()!r}")
-        if text.find(shape.header, header + 1, clean_end) >= 0 or text.find(shape.stop, start, clean_end) >= 0:
-            raise _unproven(f"assistant turn {len(spans)} has a second header or a stop token in it")
+        start = None
+        if answers_tool[len(spans)] and region.start is not None and not turn.get("tool_calls"):
+            start = _behind_tool_header(shape, text, boundary, region.start)
+        if start is None:
+            start = _behind_header(shape, text, boundary, region, turn, f"assistant turn {len(spans)}")
         stop = text.find(shape.stop, region.end, limit)
         if stop < 0:
             raise _unproven(f"assistant turn {len(spans)} does not end with {shape.stop!r}")
         boundary = stop + len(shape.stop)
         spans.append((start, boundary))
     return spans
+
+
+def _behind_tool_header(shape: TurnShape, text: str, output_end: int, content_start: int) -> int | None:
+    """Where an answer begins that follows a tool's output directly; ``None`` if anything else lies between them.
+
+    White space at the edges of the output and of the answer lies between as well.
+    """
+    if shape.tool_header is None:
+        return None
+    between = text[output_end:content_start]
+    before, found, behind = between.partition(shape.tool_header)
+    return output_end + len(before) + len(found) if found and not before.strip() and not behind.strip() else None
+
+
+def _behind_header(shape: TurnShape, text: str, boundary: int, region: _Region, turn: dict[str, Any], name: str) -> int:
+    """Where a turn begins that the header opens."""
+    if region.start is None:
+        _check_partly_printed(shape, turn)
+    # Up to here the text must be free of a second header or a stop; a marked content may hold either.
+    clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
+    header = text.find(shape.header, boundary, clean_end)
+    start = header + len(shape.header)
+    if header < 0 or start > region.first:
+        raise _unproven(f"{name} does not begin with the header {shape.header.strip()!r}")
+    if text.find(shape.header, header + 1, clean_end) >= 0 or text.find(shape.stop, start, clean_end) >= 0:
+        raise _unproven(f"{name} has a second header or a stop token in it")
+    return start
 
 
 def _check_partly_printed(shape: TurnShape, turn: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from hbp_prep.tokenization.template import ChatTemplate, Span
 _START, _END = "\ufdd0", "\ufdd1"
 _QUESTIONS = ("What is the first thing?", "And what is the second?")
 _ANSWERS = ("The first thing is this.", "The second is that.")
+_LAST_TURN = ("assistant", _ANSWERS[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +23,14 @@ class TurnShape:
         stop: What the model must write to end a turn: the eos token's text, or another special token's.
         preludes: What the template itself puts between header and content (``""``, or Qwen3's empty think block),
             longest first. The model writes it, so it is part of the turn's span.
+        tool_header: What stands between a tool's output and the answer to it where the template opens such answers
+            without ``header`` (DeepSeek-V3); else ``None``.
     """
 
     header: str
     stop: str
     preludes: tuple[str, ...]
+    tool_header: str | None = None
 
 
 def learn_turn_shape(template: ChatTemplate, stop_texts: Sequence[str]) -> TurnShape:
@@ -60,7 +64,29 @@ def learn_turn_shape(template: ChatTemplate, stop_texts: Sequence[str]) -> TurnS
         raise _underivable(template, f"it does not end assistant turns with {_shown(stop_texts)}")
     (stop,) = stops
     assert stop is not None
-    return TurnShape(header=header, stop=stop, preludes=tuple(sorted(preludes, key=len, reverse=True)))
+    return TurnShape(
+        header=header,
+        stop=stop,
+        preludes=tuple(sorted(preludes, key=len, reverse=True)),
+        tool_header=_learn_tool_header(template, header),
+    )
+
+
+def _learn_tool_header(template: ChatTemplate, header: str) -> str | None:
+    """See :class:`TurnShape`. It must be all that the model is given behind a tool's output before it answers."""
+    asked = _probe()[:2]
+    marked = [{"role": role, "content": f"{_START}{text}{_END}"} for role, text in (("tool", "[1]"), _LAST_TURN)]
+    plain = [{"role": "tool", "content": "[1]"}, {"role": _LAST_TURN[0], "content": _LAST_TURN[1]}]
+    try:
+        text, found = take_out(template.render([*asked, *marked], {}), (_START, _END))
+        whole = template.render([*asked, *plain], {})
+        given = template.render([*asked, plain[0]], {}, add_generation_prompt=True)
+    except RowRejected:
+        return None  # it has no form for tools' outputs
+    if text != whole or [mark for mark, _ in found] != [_START, _END] * 2:
+        return None
+    between = text[found[1][1] : found[2][1]]
+    return between if between and header not in between and given == text[: found[2][1]] else None
 
 
 def learn_marked_stop(template: ChatTemplate, stop_texts: Sequence[str]) -> str:

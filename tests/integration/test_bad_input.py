@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from hbp_prep.manifest.parts import part_range
+
 
 def rejected_rows(out: Path) -> list[tuple[str, int, str]]:
     with pa.memory_map(str(out / "rejected.arrow")) as source:
@@ -139,24 +141,32 @@ def test_a_folder_that_cannot_be_made(write_recipe, hbp_prep, tmp_path) -> None:
     assert "cannot be written" in result.output
 
 
+def samples_of(out: Path) -> list[dict]:
+    return pa.ipc.open_file(pa.memory_map(str(out / "samples.arrow"))).read_all().to_pylist()
+
+
 def test_too_long_samples_follow_the_policy(write_recipe, hbp_prep, tmp_path) -> None:
     groups = {"groups": [{"length": 512}, {"length": 2048}], "shard_tokens": 65536}
     outcomes = {}
-    for policy in ("drop", "truncate"):
+    lost = {}
+    for policy in ("drop", "truncate", "split"):
         out = tmp_path / policy
-        hbp_prep(
-            "run",
-            write_recipe(packing=groups, over_length={"policy": policy}, max_rejected_fraction=1),
-            "--output",
-            out,
-            "--workers",
-            1,
-        )
+        recipe = write_recipe(packing=groups, over_length={"policy": policy}, max_rejected_fraction=1)
+        shown = hbp_prep("run", recipe, "--output", out, "--workers", 1).output
+        assert "Tokens that the length limits leave out" in " ".join(shown.split())
         hbp_prep("verify", out, "--workers", 1)
-        outcomes[policy] = json.loads((out / "manifest.json").read_text())["totals"]["rejected_by_reason"]
+        totals = json.loads((out / "manifest.json").read_text())["totals"]
+        outcomes[policy], lost[policy] = totals["rejected_by_reason"], totals["lost_tokens"]
     assert outcomes["drop"].keys() == {"too_long"}
     # The answers stand at the end: cutting them off leaves nothing to train on, and that is said.
     assert outcomes["truncate"] == {"no_loss_tokens": outcomes["drop"]["too_long"]}
+    assert lost["truncate"] == {"truncated": 0, "no_loss_tokens": lost["drop"]["too_long"]}
+    # Every long row is trained on in parts; those without any of the answer are left out and counted.
+    assert outcomes["split"] == {}
+    assert 0 < lost["split"]["split"] < lost["drop"]["too_long"]
+    parts = [row for row in samples_of(tmp_path / "split") if row["truncated_from"] is not None]
+    assert len(parts) >= outcomes["drop"]["too_long"]
+    assert all(part_range(row["original_id"]) for row in parts)
     result = hbp_prep(
         "run", write_recipe(packing=groups, over_length={"policy": "raise"}), "--output", tmp_path / "r", expect=1
     )

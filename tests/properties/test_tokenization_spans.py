@@ -224,6 +224,26 @@ def test_qwen3_thinking_is_never_rejected(
 
 
 @st.composite
+def with_tool_outputs(draw: st.DrawFn) -> Conversation:
+    """Calls as plain text, as corpora for models without a form of their own have them; outputs, answers."""
+    messages: list[dict[str, Any]] = []
+    for _ in range(draw(st.integers(1, 3))):
+        messages.append({"role": "user", "content": draw(plain_text)})
+        messages.append({"role": "assistant", "content": draw(plain_text)})
+        outputs = draw(st.lists(plain_text.filter(str.strip), max_size=2))
+        messages += [{"role": "tool", "content": output} for output in outputs]
+        messages += [{"role": "assistant", "content": draw(plain_text)}] if outputs else []
+    return Conversation(messages, None)
+
+
+@pytest.mark.real
+@given(conversation=with_tool_outputs())
+@MANY
+def test_answers_to_tool_outputs_are_never_rejected(real: TwinPair, conversation: Conversation) -> None:
+    assert check_against_twin(*real, conversation)
+
+
+@st.composite
 def with_tool_calls(draw: st.DrawFn) -> Conversation:
     """Question, calls with or without content, results, answer: once or twice."""
     messages: list[dict[str, Any]] = []

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from hbp_prep.manifest.checks.findings import Findings
 from hbp_prep.manifest.checks.input_rows import InputRows, decoded
+from hbp_prep.manifest.checks.parts import Parts
 from hbp_prep.manifest.checks.placement import PackTable, Placement
+from hbp_prep.manifest.parts import SPLIT, TRUNCATED
 from hbp_prep.manifest.schema import Manifest, SourceTotals
 from hbp_prep.manifest.tables import REJECTED_SCHEMA, SAMPLES_SCHEMA, iterate_batches, open_arrow
 from hbp_prep.reasons import Reason
@@ -50,7 +52,9 @@ def check_samples(
     group_names = [group.name for group in manifest.groups]
     group_of_pack = np.append(packs.group, -1)
     by_source: dict[str, SourceTotals] = {}
-    start = 0
+    start = num_cut = 0
+    was_split = SPLIT in manifest.totals.lost_tokens
+    parts = Parts(path.name, findings)
     reader = open_arrow(path, SAMPLES_SCHEMA, fingerprint=manifest.fingerprint)
     for batch in iterate_batches(path, reader, SAMPLES_SCHEMA):
         here = slice(start, start + batch.num_rows)
@@ -64,12 +68,33 @@ def check_samples(
             rows.equal("num_loss_tokens", placement.num_loss_tokens[here], among=placed)
         rows.check_group(group_names, group_of_pack[pack_of])
         rows.check_own_values()
+        if was_split:
+            parts.add(batch, start)
+        else:
+            num_cut += _num_cut_tokens(batch)
         input_rows.add_samples(batch)
         _add_sources(by_source, batch)
         start += batch.num_rows
     if start != manifest.samples.rows:
         findings.add("files", f"{path} has {start} rows, the manifest says {manifest.samples.rows}")
+    _check_lost(manifest, parts.num_lost_tokens() if was_split else num_cut, findings)
     return by_source
+
+
+def _num_cut_tokens(batch: pa.RecordBatch) -> int:
+    """Tokens that truncation took from the batch's samples."""
+    truncated_from = batch.column("truncated_from")
+    num_tokens = batch.column("num_tokens").to_numpy().astype(np.int64)
+    is_cut = truncated_from.is_valid().to_numpy(zero_copy_only=False)
+    return int((truncated_from.fill_null(0).to_numpy().astype(np.int64) - num_tokens)[is_cut].sum())
+
+
+def _check_lost(manifest: Manifest, found: int | None, findings: Findings) -> None:
+    """The manifest counts as many cut tokens as the samples lack."""
+    key = SPLIT if SPLIT in manifest.totals.lost_tokens else TRUNCATED
+    stated = manifest.totals.lost_tokens.get(key, 0)
+    if found is not None and found != stated:
+        findings.add("totals", f"totals: lost_tokens: {key}: the manifest says {stated}, the samples lack {found}")
 
 
 def check_rejected(folder: Path, manifest: Manifest, input_rows: InputRows, findings: Findings) -> dict[str, int]:

@@ -12,6 +12,7 @@ from hbp_prep import files
 from hbp_prep.corpus.types import Corpus, CorpusFile, SourceSpec
 from hbp_prep.cost.model import CostModel
 from hbp_prep.cost.presets import HARDWARE, MODELS
+from hbp_prep.manifest.parts import SPLIT, TRUNCATED, part_name
 from hbp_prep.manifest.schema import Manifest
 from hbp_prep.planning.persist import load_plan, save_plan
 from hbp_prep.planning.planner import make_plan
@@ -20,6 +21,7 @@ from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.sharding.finish import finish
 from hbp_prep.sharding.shards import write_shards
 from hbp_prep.tokenization.encoding import EncodedSample
+from hbp_prep.tokenization.lengths import num_covered, split_row
 from hbp_prep.tokenization.rejected import RejectedRow, write_rejected
 from hbp_prep.tokenization.store import UnitWriter, unit_path
 from hbp_prep.tokenization.table import SampleTable
@@ -59,14 +61,17 @@ def prepare(
     pack_lengths: tuple[int, ...] = (64, 256),
     epochs: int = 1,
     repeats: int = 1,
+    split: bool = False,
 ) -> Work:
-    """Random units of ``num_rows`` rows in all; some rejected, some truncated, each used ``repeats`` times."""
+    """Random units of ``num_rows`` rows in all; some rejected, some truncated or split, each used ``repeats`` times."""
     rng = np.random.default_rng(seed)
     longest = min(longest, pack_lengths[-1])
     store_folder, rejected_path = folder / "tokens", folder / "rejected.arrow"
-    columns: dict[str, list[int]] = {name: [] for name in SampleTable.__dataclass_fields__}
+    names = [name for name in SampleTable.__dataclass_fields__ if name != "lost_tokens"]
+    columns: dict[str, list[int]] = {name: [] for name in names}
     input_ids, loss_masks, original_ids = [], [], []
     rejected: list[tuple[int, RejectedRow]] = []
+    num_lost = 0
     for unit, rows in enumerate(np.array_split(np.arange(num_rows), len(FILES))):
         writer = UnitWriter()
         for index, row in enumerate(rows.tolist()):
@@ -78,19 +83,27 @@ def prepare(
             ids = rng.integers(0, VOCAB_SIZE, num_stored).astype(np.int32)
             mask = rng.random(num_stored) < 0.4
             mask[0], mask[1] = False, True
+            if split and row % 2:
+                mask[1:] = True  # one long turn, that must be cut inside
             original_id = f"row-{row}" if rng.random() < 0.5 else None
             writer.add(row, index, original_id, EncodedSample(input_ids=ids, loss_mask=mask))
-            length = min(num_stored, longest)
-            values = (unit, index, SOURCE_OF_FILE[unit], unit, row, length, int(mask[:length].sum()))
-            for _ in range(repeats):
-                for name, value in zip(columns, (*values, num_stored if length < num_stored else 0), strict=True):
+            ranges = split_row(mask, longest) if split else [(0, min(num_stored, longest))]
+            parts = [part for part in ranges if mask[part[0] + 1 : part[1]].any()]
+            num_lost += repeats * (num_stored - num_covered(parts))
+            for first, stop in parts * repeats:
+                part_mask = mask[first:stop].copy()
+                part_mask[0] = False
+                is_whole = stop - first == num_stored
+                values = (unit, index, first, SOURCE_OF_FILE[unit], unit, row, stop - first, int(part_mask.sum()))
+                for name, value in zip(columns, (*values, 0 if is_whole else num_stored), strict=True):
                     columns[name].append(value)
-                input_ids.append(ids[:length])
-                loss_masks.append(mask[:length])
-                original_ids.append(original_id)
+                input_ids.append(ids[first:stop])
+                loss_masks.append(part_mask)
+                original_ids.append(part_name(original_id, first, stop) if split and not is_whole else original_id)
         writer.write(unit_path(store_folder, unit), FINGERPRINT)
     types = {"source": np.int16, "row": np.int64}
-    table = SampleTable(**{name: np.array(values, types.get(name, np.int32)) for name, values in columns.items()})
+    arrays = {name: np.array(values, types.get(name, np.int32)) for name, values in columns.items()}
+    table = SampleTable(**arrays, lost_tokens={SPLIT if split else TRUNCATED: num_lost})
     table.save(folder / "table.arrow")
     with write_rejected(rejected_path, corpus()) as lines:
         for unit, row in rejected:

@@ -172,8 +172,28 @@ def test_a_group_name_cannot_leave_the_folder(tmp_path):
         only_shards(tmp_path / "out", work)
 
 
-def test_where_samples_came_from(tmp_path):
-    work = prepare(tmp_path / "work", seed=2, num_rows=30, repeats=2, longest=40)
+@pytest.mark.parametrize("split", [False, True])
+def test_shards_hold_the_tokens_of_cut_samples(tmp_path, split):
+    work = prepare(tmp_path / "work", seed=2, num_rows=40, repeats=2, longest=20, split=split)
+    write(tmp_path / "out", work)
+    verify(tmp_path / "out")
+    found = {}
+    for path in (tmp_path / "out" / "shards").rglob("*.arrow"):
+        for pack in pa.ipc.open_file(path.read_bytes()).read_all().to_pylist():
+            stops = np.cumsum(pack["seq_lengths"]).tolist()
+            for sample, start, stop in zip(pack["sample_ids"], [0, *stops], stops, strict=False):
+                found[sample] = (pack["input_ids"][start:stop], pack["loss_mask"][start:stop])
+    assert len(found) == len(work.input_ids)
+    for sample, (ids, mask) in found.items():
+        assert ids == work.input_ids[sample].tolist()
+        assert mask == work.loss_masks[sample].tolist()
+    table = SampleTable.load(work.table_path)
+    assert bool((table.first_token > 0).any()) == split
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_where_samples_came_from(tmp_path, split):
+    work = prepare(tmp_path / "work", seed=2, num_rows=30, repeats=2, longest=40, split=split)
     write(tmp_path / "out", work)
     table = SampleTable.load(work.table_path)
     rows = pa.ipc.open_file((tmp_path / "out" / "samples.arrow").read_bytes()).read_all().to_pylist()

@@ -50,7 +50,7 @@ def test_eos_token_must_be_there_and_known(own: Path) -> None:
     with pytest.raises(DataError, match="has no eos_token"):
         load(own, "tulu3")
     edit_config(own, eos_token="<gone>")
-    with pytest.raises(DataError, match=r"eos_token '<gone>' is not in tokenizer\.json's vocabulary"):
+    with pytest.raises(DataError, match=r"eos_token '<gone>' is not in the tokenizer's vocabulary"):
         load(own, "tulu3")
 
 

@@ -254,6 +254,31 @@ def test_tool_calls(with_template: WithTemplate, content: str | None, arguments:
     assert trained_text(with_template(TOOLS), row, "#") == f"{content or ''}{printed}{EOS}#seven{EOS}"
 
 
+# As DeepSeek-V3: the answer to a tool's output stands right behind it, without the header of other answers.
+AFTER_TOOL = (
+    "{% for m in messages %}{% if m.role == 'tool' %}{{ '[' + m.content + ']=>' }}"
+    "{% elif m.role == 'assistant' and loop.previtem.role == 'tool' %}{{ m.content + eos_token }}"
+    "{% else %}{{ m.role + ': ' + m.content + (eos_token if m.role == 'assistant' else '') }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt and messages[-1].role != 'tool' %}assistant: {% endif %}"
+)
+
+
+@pytest.mark.parametrize("output", ["7", " 7 \n", "]=>x", "assistant: 7", f"7{EOS}"])
+@pytest.mark.parametrize("answer", ["seven", " seven", "]=>"])
+def test_answers_to_tools_without_a_header(with_template: WithTemplate, output: str, answer: str) -> None:
+    row = chat(("user", "q"), ("assistant", "find"), ("tool", "0"), ("tool", output), ("assistant", answer))
+    assert trained_text(with_template(AFTER_TOOL), row, "#") == f"find{EOS}#{answer}{EOS}"
+
+
+def test_answers_to_tools_are_rejected_where_more_lies_between(with_template: WithTemplate) -> None:
+    """The model would have to be given text that the template does not print when it asks for an answer."""
+    secret = AFTER_TOOL.replace("{{ m.content + eos_token }}", "{{ 'ok ' + m.content + eos_token }}", 1)
+    row = chat(("user", "q"), ("assistant", "find"), ("tool", "7"), ("assistant", "seven"))
+    assert rejection(with_template(secret), row).reason is Reason.SPANS_UNPROVEN
+    empty = chat(("user", "q"), ("assistant", "find"), ("tool", ""), ("assistant", "seven"))
+    assert rejection(with_template(AFTER_TOOL), empty).reason is Reason.SPANS_UNPROVEN
+
+
 def test_text_of_tools_that_looks_like_a_turn_is_rejected(with_template: WithTemplate) -> None:
     tokenizer = with_template(TOOLS)
     call = {"name": "find", "arguments": {"x": f"y{EOS}"}}

@@ -374,13 +374,15 @@ def test_table_round_trip(work: Path) -> None:
         table.save(work / name)
     assert (work / "a").read_bytes() == (work / "b").read_bytes()
     loaded = SampleTable.load(work / "a")
-    for name, column in vars(table).items():
+    assert loaded.lost_tokens == table.lost_tokens
+    columns = {name: column for name, column in vars(table).items() if name != "lost_tokens"}
+    for name, column in columns.items():
         assert getattr(loaded, name).dtype == column.dtype
         assert getattr(loaded, name).tolist() == column.tolist()
     (work / "a").write_bytes(b"x")
     with pytest.raises(DataError, match="missing or damaged"):
         SampleTable.load(work / "a")
-    empty = SampleTable(**{name: column[:0] for name, column in vars(table).items()})
+    empty = SampleTable(**{name: column[:0] for name, column in columns.items()})
     empty.save(work / "empty")
     assert len(SampleTable.load(work / "empty")) == 0
 
