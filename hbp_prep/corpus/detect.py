@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from hbp_prep.corpus import parquet
 from hbp_prep.corpus.formats import (
     PREFERENCE_COLUMNS,
     ROW_FORMATS,
@@ -13,7 +12,7 @@ from hbp_prep.corpus.formats import (
     rename_columns,
     row_format,
 )
-from hbp_prep.corpus.read import read_values
+from hbp_prep.corpus.read import column_names, read_values
 from hbp_prep.corpus.types import CorpusFile, SourceSpec, Unit
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.reasons import RowRejected
@@ -106,8 +105,8 @@ def _first_rows(source: SourceSpec, file: CorpusFile, unit: Unit, num_rows: int)
 def _no_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]], values: list[Any]) -> str:
     found: dict[str, None] = {}
     for file, _ in first_units:
-        if file.file_format == "parquet":
-            found |= dict.fromkeys(parquet.column_names(file.path))
+        if file.is_columnar:
+            found |= dict.fromkeys(column_names(file))
     for row in values:
         found |= dict.fromkeys(row if isinstance(row, dict) else ["(a row that is no object)"])
     shown = [name[: _SHOWN_COLUMNS * 2] for name in list(found)[:_SHOWN_COLUMNS]]

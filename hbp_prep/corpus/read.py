@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from hbp_prep.corpus import parquet
+from hbp_prep.corpus import arrow, parquet
 from hbp_prep.corpus.formats import PREFERENCE_COLUMNS, RowFormat, is_preference_pair, rename_columns, row_format
 from hbp_prep.corpus.rowstream import MAX_ROW_BYTES, RowStream, read_rows
 from hbp_prep.corpus.types import Conversation, CorpusFile, FileSignature, SourceSpec, Unit
@@ -56,10 +56,10 @@ def read_values(
 ) -> Iterator[tuple[int, int, Any]]:
     """As :func:`read_unit`, but rows are plain values (RowRejected where there is none), not yet conversations.
 
-    ``columns`` are read of Parquet files; rows of JSON files come whole.
+    ``columns`` are read of Parquet and Arrow files; rows of JSON files come whole.
     """
     _check_unchanged(file)
-    rows = _parquet_rows(file, unit, columns) if file.file_format == "parquet" else _json_rows(file, unit)
+    rows = _columnar_rows(file, unit, columns) if file.is_columnar else _json_rows(file, unit)
     index = -1
     for index, (number, row) in enumerate(rows):
         if index >= unit.num_rows:
@@ -73,6 +73,13 @@ def read_values(
     _check_unchanged(file)
 
 
+def column_names(file: CorpusFile) -> list[str]:
+    """Names of the columns of a Parquet or Arrow file."""
+    if file.file_format == "parquet":
+        return parquet.column_names(file.local_path)
+    return arrow.column_names(file.local_path, file.file_format)
+
+
 def _convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
     try:
         row = rename_columns(row, source.columns)
@@ -83,8 +90,10 @@ def _convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Con
         return rejected
 
 
-def _parquet_rows(file: CorpusFile, unit: Unit, columns: Collection[str]) -> Iterator[tuple[int, Any]]:
-    return parquet.read_rows(file.path, unit.start, unit.stop, columns)
+def _columnar_rows(file: CorpusFile, unit: Unit, columns: Collection[str]) -> Iterator[tuple[int, Any]]:
+    if file.file_format == "parquet":
+        return parquet.read_rows(file.local_path, unit.start, unit.stop, columns)
+    return arrow.read_rows(file.local_path, file.file_format, unit.start, unit.stop, columns)
 
 
 def _json_rows(file: CorpusFile, unit: Unit) -> Iterator[tuple[int, Any]]:
@@ -92,7 +101,7 @@ def _json_rows(file: CorpusFile, unit: Unit) -> Iterator[tuple[int, Any]]:
     is_array = file.file_format == "json"
     stream = RowStream(file.file_format, at_head=unit.first_row == 0, first_row=unit.first_row)
     try:
-        with open(file.path, "rb") as handle:
+        with open(file.local_path, "rb") as handle:
             for number, offset, row in read_rows(handle, stream, unit.start, unit.stop):
                 where = f"element at byte {offset}: " if is_array else ""
                 if row is None:
@@ -144,7 +153,7 @@ def _lone_surrogate(row: bytes) -> str | None:
 
 def _check_unchanged(file: CorpusFile) -> None:
     try:
-        now = FileSignature.of(os.stat(file.path))
+        now = FileSignature.of(os.stat(file.local_path))
     except OSError as error:
         raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
     if now.size_bytes != file.size_bytes or file.signature not in (None, now):
