@@ -15,7 +15,14 @@ import orjson
 from numpy.typing import NDArray
 
 from hbp_prep.corpus import arrow, parquet
-from hbp_prep.corpus.formats import PREFERENCE_COLUMNS, RowFormat, is_preference_pair, rename_columns, row_format
+from hbp_prep.corpus.formats import (
+    PREFERENCE_COLUMNS,
+    RowFormat,
+    is_preference_pair,
+    is_verdict,
+    row_format,
+)
+from hbp_prep.corpus.renames import MESSAGE_KEYS, rename_columns, rename_keys
 from hbp_prep.corpus.rowstream import MAX_ROW_BYTES, RowStream, read_rows
 from hbp_prep.corpus.types import Conversation, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.errors import DataError
@@ -42,7 +49,7 @@ def read_unit(
     row_format_of_file = row_format(file.row_format)
     columns = columns_to_read(row_format_of_file, source)
     for number, index, row in read_values(file, unit, columns, selected):
-        yield number, index, row if isinstance(row, RowRejected) else _convert(row_format_of_file, row, source)
+        yield number, index, row if isinstance(row, RowRejected) else convert(row_format_of_file, row, source)
 
 
 def columns_to_read(row_format_of_file: RowFormat, source: SourceSpec) -> set[str]:
@@ -80,10 +87,21 @@ def column_names(file: CorpusFile) -> list[str]:
     return arrow.column_names(file.local_path, file.file_format)
 
 
-def _convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
-    try:
+def as_expected(row: Any, source: SourceSpec) -> Any:
+    """The row under the names that row formats expect."""
+    if source.columns:
         row = rename_columns(row, source.columns)
-        if source.format == "auto" and is_preference_pair(row):
+    if source.roles or not source.columns.keys().isdisjoint(MESSAGE_KEYS):
+        row = rename_keys(row, source.columns, source.roles)
+    return row
+
+
+def convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
+    """The row as a conversation, or why it is none."""
+    takes_pairs = row_format_of_file.name == "preference"
+    try:
+        row = as_expected(row, source)
+        if source.format == "auto" and (is_verdict(row) or (not takes_pairs and is_preference_pair(row))):
             return RowRejected(Reason.BAD_ROW, "preference data; to train on it all the same, name the source's format")
         return row_format_of_file.convert(row)
     except RowRejected as rejected:

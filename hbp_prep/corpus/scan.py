@@ -30,6 +30,7 @@ from hbp_prep.corpus.remote import is_remote, lives_in_this_process
 from hbp_prep.corpus.rowstream import RowStream, read_chunks
 from hbp_prep.corpus.spool import fetch, needs_spool, signature_of, spool_path
 from hbp_prep.corpus.types import Corpus, CorpusFile, FileSignature, SourceSpec, Unit
+from hbp_prep.corpus.where import check_where
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.files import write_json
 from hbp_prep.progress import NoProgress, Progress, track
@@ -117,6 +118,7 @@ def scan_corpus(
     progress = progress or NoProgress()
     for source in sources:
         check_format_settings(source)
+        check_where(source)
     paths_by_source = [source_files(source) for source in sources]
     paths = list(dict.fromkeys(path for paths in paths_by_source for path in paths))
     if spool is None and (unreadable := [path for path in paths if needs_spool(path)]):
@@ -201,7 +203,8 @@ def _scan_files(
     """The scan of every path, in that order; only files without a scan that still holds are read."""
     earlier = {scan.path: scan for scan in previous}
     scans: dict[str, FileScan] = {}
-    here, anywhere = [], []
+    here: list[str] = []
+    anywhere: list[str] = []
     total_bytes = 0
     for path in paths:
         signature = signature_of(path)
@@ -220,7 +223,7 @@ def _scan_files(
 
 
 def _still_holds(scan: FileScan, signature: FileSignature, spool: Path | None) -> bool:
-    """Whether the file, and its content in the spool, are as they were; a store that names no version may have changed."""
+    """Whether file and spooled content are as they were; where a store names no version, nobody knows."""
     if scan.signature != signature or (is_remote(scan.path) and not signature.version):
         return False
     if scan.spooled is None or spool is None:
@@ -297,9 +300,7 @@ def _checksum(handle: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _formats_of_files(
-    source: SourceSpec, scans: Sequence[FileScan], spool: Path | None
-) -> tuple[list[str], str]:
+def _formats_of_files(source: SourceSpec, scans: Sequence[FileScan], spool: Path | None) -> tuple[list[str], str]:
     """Each file's row format, and what to tell the user of how it was found."""
     with_rows = [scan for scan in scans if scan.units]
     if not with_rows:

@@ -1,9 +1,9 @@
 """The spool: the plain content of remote and compressed files, on this machine's disk.
 
-A compressed stream can be read from its beginning only, and a remote file is slow to seek in. So each such file is read
-once, in order, into the work folder; from there on it is a plain file like any other: cut into units by content, read by
-any worker from any unit's start, checked for changes, resumed. The alternative, to decompress from the beginning for
-every unit, costs half a file a unit; one unit per file would lose the whole file at a crash.
+A compressed stream can be read from its beginning only, and a remote file is slow to seek in. So each such file is
+read once, in order, into the work folder; from there on it is a plain file like any other: cut into units by content,
+read by any worker from any unit's start, checked for changes, resumed. The alternative, to decompress from the
+beginning for every unit, costs half a file a unit; one unit per file would lose the whole file at a crash.
 
 Cost: one pass (gzip 300 MB/s, zstd 800 MB/s on one core), one file per task, and as much disk as the content has bytes,
 about what its tokens take in the token store. Memory: one chunk, whatever the file expands to.
@@ -69,32 +69,36 @@ def fetch(path: str, folder: Path) -> FileSignature:
     """
     before = signature_of(path)
     final = spool_path(folder, path)
-    compression = compression_of(path)
+    most_bytes = max(_ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * before.size_bytes)
+    num_bytes = 0
     with _opened(path) as raw, atomic_write(final) as target:
-        try:
-            stream = raw if compression is None else pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression)
-            _copy(stream, target, path, max(_ALWAYS_ALLOWED_BYTES, MAX_EXPANSION * before.size_bytes))
-        except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path}: cannot be read ({error})") from error
+        for chunk in _chunks(raw, path):
+            num_bytes += len(chunk)
+            if num_bytes > most_bytes and compression_of(path):
+                raise DataError(
+                    f"{path}: expands to more than {MAX_EXPANSION} times its size, as decompression bombs do; "
+                    "if it is right, unpack it and name the plain file"
+                )
+            if shutil.disk_usage(folder).free < _RESERVED_BYTES:
+                raise DataError(
+                    f"{path}: its content does not fit on the disk of {folder}; free some space, or choose an output "
+                    "folder elsewhere"
+                )
+            target.write(chunk)
     if signature_of(path) != before:
         raise DataError(f"{path} changed while it was read; run again when nothing writes to it")
     return before
 
 
-def _copy(stream: BinaryIO, target: BinaryIO, path: str, most_bytes: int) -> None:
-    num_bytes = 0
-    folder = os.path.dirname(target.name)
-    while chunk := stream.read(_CHUNK_BYTES):
-        num_bytes += len(chunk)
-        if compression_of(path) and num_bytes > most_bytes:
-            raise DataError(
-                f"{path}: expands to more than {MAX_EXPANSION} times its size, as decompression bombs do; "
-                "if it is right, unpack it and name the plain file"
-            )
-        if shutil.disk_usage(folder).free < _RESERVED_BYTES + len(chunk):
-            raise DataError(f"{path}: its content does not fit on the disk of {folder}; free some space, or choose "
-                            "an output folder elsewhere")
-        target.write(chunk)
+def _chunks(raw: BinaryIO, path: str) -> Iterator[bytes]:
+    """The content, decompressed, in pieces of at most 1 MiB; all members of a file of several."""
+    compression = compression_of(path)
+    try:
+        stream = raw if compression is None else pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), compression)
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); the file is damaged or cut short") from error
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbp_prep.corpus.types import Corpus, SourceSpec, Unit
+from hbp_prep.corpus.selection import RowSelection
+from hbp_prep.corpus.types import Corpus, LeftOut, SourceSpec, Unit
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.files import atomic_write
 from hbp_prep.progress import NoProgress, Progress, track
@@ -20,7 +21,6 @@ from hbp_prep.reasons import Reason
 from hbp_prep.suggest import did_you_mean
 from hbp_prep.tokenization import rejected
 from hbp_prep.tokenization.rejected import RejectedRow, row_numbers, write_rejected
-from hbp_prep.tokenization.run import unit_repeats
 from hbp_prep.tokenization.store import StoredUnit, TokenStore
 
 OVER_LENGTH = ("drop", "truncate", "raise")
@@ -155,7 +155,7 @@ def build_sample_table(
     """
     policy = LengthPolicy(max_tokens=max_tokens, over_length=over_length, min_tokens=min_tokens)
     progress = progress or NoProgress()
-    rows_of_source = [corpus.num_rows_of_source(source) for source in range(len(corpus.sources))]
+    selection = RowSelection(corpus, seed)
     store = TokenStore(store_folder)
     parts = [_no_samples()]
     with (
@@ -164,10 +164,11 @@ def build_sample_table(
     ):
         for unit in corpus.units:
             source = corpus.files[unit.file].source
-            repeats = unit_repeats(corpus.sources[source], rows_of_source[source], seed, unit)
+            repeats = selection.repeats(unit)
             stored = store.unit(unit.index)
             samples, rows = _samples_of_unit(corpus, unit, stored, repeats, policy)
             parts.append(samples)
+            rows += _not_selected(corpus, unit, repeats, selection.why_not(unit))
             if rows:
                 writer.append(file=unit.file, source=source, rows=rows)
             stored.release()
@@ -223,7 +224,6 @@ def _samples_of_unit(
     is_kept = is_fresh & ~too_long & ~too_short & ~no_loss
     kept = np.repeat(np.flatnonzero(is_kept), repeats[index_in_unit[is_kept]])
     rows = [RejectedRow(int(row[at]), reasons[at] or "", details[at]) for at in np.flatnonzero(~is_kept)]
-    rows += _not_selected(corpus, unit, repeats)
     truncated_from = np.where(lengths > num_tokens, lengths, 0)
     samples = {
         "unit": np.full(len(kept), unit.index),
@@ -245,11 +245,19 @@ def _num_loss_tokens(stored: StoredUnit, num_tokens: Int64) -> Int64:
     return before[starts + num_tokens] - before[starts]
 
 
-def _not_selected(corpus: Corpus, unit: Unit, repeats: NDArray[np.uint16]) -> list[RejectedRow]:
+def _not_selected(
+    corpus: Corpus, unit: Unit, repeats: NDArray[np.uint16], why_not: NDArray[np.uint8]
+) -> list[RejectedRow]:
     if repeats.all():
         return []
-    detail = _selection_of(corpus.sources[corpus.files[unit.file].source])
-    return [RejectedRow(int(row), Reason.NOT_SELECTED, detail) for row in row_numbers(corpus, unit)[repeats == 0]]
+    source = corpus.sources[corpus.files[unit.file].source]
+    reasons: dict[int, tuple[Reason, str | None]] = {
+        LeftOut.NOT: (Reason.NOT_SELECTED, _selection_of(source)),
+        LeftOut.FILTERED: (Reason.NOT_SELECTED, f"where {source.where}"),
+        LeftOut.DUPLICATE: (Reason.DUPLICATE, None),
+    }
+    numbers = row_numbers(corpus, unit)
+    return [RejectedRow(int(numbers[at]), *reasons[int(why_not[at])]) for at in np.flatnonzero(repeats == 0)]
 
 
 def _selection_of(source: SourceSpec) -> str:

@@ -74,6 +74,7 @@ class ChatTokenizer:
         self._forbidden = None
         if spec.special_tokens_in_content == "reject":
             self._forbidden = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))))
+        self._around_text = _around_text(folder)
         tokenizer_fingerprint = fingerprint([folder.sha256, folder.special_tokens, tokenizers.__version__])
         template_fingerprint = fingerprint(template.source)
         self.fingerprint = fingerprint(
@@ -135,13 +136,20 @@ class ChatTokenizer:
         """
         if self._forbidden is not None:
             _check_clean(conversation, self._forbidden)
-        chat = self._renderer.render(conversation)
+        text = conversation.text
+        chat = self._renderer.render(conversation) if text is None else self._document(text)
         try:
             chat.text.encode()
         except UnicodeEncodeError as error:
             code = f"U+{ord(chat.text[error.start]):04X}"
             raise RowRejected(Reason.LONE_SURROGATE, f"the text has the lone surrogate {code}") from None
         return chat
+
+    def _document(self, text: str) -> RenderedChat:
+        """Plain text, all of it trained: between what the tokenizer itself puts around a text, and eos at the end."""
+        before, after = self._around_text
+        document = f"{before}{text}{after}"
+        return RenderedChat(document, ((0, len(document)),))
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Every token as text, for people to read; joined, they are the whole text.
@@ -167,9 +175,30 @@ class ChatTokenizer:
         return None if text is None else self._tokenizer.token_to_id(text)
 
 
+def _around_text(folder: TokenizerFolder) -> tuple[str, str]:
+    """The special tokens before and after a document of plain text.
+
+    Before: what the tokenizer's post-processor puts there, or bos where ``tokenizer_config.json`` says
+    ``add_bos_token``; nothing for tokenizers without that habit. After: what the post-processor puts there, else eos.
+    """
+    tokenizer = folder.tokenizer
+    bare = tokenizer.encode("a", add_special_tokens=False).ids
+    full = tokenizer.encode("a", add_special_tokens=True).ids
+    added = tokenizer.get_added_tokens_decoder()
+    start = next((at for at in range(len(full)) if full[at : at + len(bare)] == bare), 0)
+    before, after = (
+        "".join(added[index].content for index in part if index in added)
+        for part in (full[:start], full[start + len(bare) :])
+    )
+    if not before and folder.config.get("add_bos_token") is True:
+        before = folder.special_tokens.get("bos_token", "")
+    return before, after or folder.special_tokens["eos_token"]
+
+
 def _check_clean(conversation: Conversation, forbidden: re.Pattern[str]) -> None:
     named = [(f"messages[{number}]", message) for number, message in enumerate(conversation.messages)]
-    for where, value in [*named, ("the template's variables", conversation.template_kwargs)]:
+    others = [("text", conversation.text or ""), ("the template's variables", conversation.template_kwargs)]
+    for where, value in [*named, *others]:
         for text in strings_in(value):
             if found := forbidden.search(text):
                 raise RowRejected(Reason.BAD_CONTENT, f"{where}: the text has the special token {found.group()!r}")
