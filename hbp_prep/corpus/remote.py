@@ -52,10 +52,9 @@ def matches(pattern: str) -> list[str]:
     with remote_errors(pattern):
         file_system, path = url_to_fs(pattern)
         if not set("*?[") & set(path):
-            found = [path] if file_system.isfile(path) else []
-        else:
-            entries = file_system.glob(path, detail=True)
-            found = sorted(name for name, info in entries.items() if info["type"] == "file")
+            return [pattern] if file_system.isfile(path) else []
+        entries = file_system.glob(path, detail=True)
+        found = sorted(name for name, info in entries.items() if info["type"] == "file")
         return [file_system.unstrip_protocol(name) for name in found]
 
 
