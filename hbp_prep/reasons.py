@@ -18,7 +18,8 @@ class Reason(StrEnum):
     TOO_SHORT = "too_short"
     TEMPLATE_ERROR = "template_error"
     SPANS_UNPROVEN = "spans_unproven"  # the loss spans could not be proven on this row
-    NOT_SELECTED = "not_selected"  # left out by the source's weight or limit, not a fault
+    NOT_SELECTED = "not_selected"  # left out by the source's weight, limit or filter, not a fault
+    DUPLICATE = "duplicate"  # the same conversation came before, not a fault
 
 
 class RowRejected(Exception):

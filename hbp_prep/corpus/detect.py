@@ -5,15 +5,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from hbp_prep.corpus import parquet
 from hbp_prep.corpus.formats import (
     PREFERENCE_COLUMNS,
     ROW_FORMATS,
-    is_preference_pair,
-    rename_columns,
+    is_verdict,
     row_format,
 )
-from hbp_prep.corpus.read import read_values
+from hbp_prep.corpus.read import as_expected, column_names, read_values
+from hbp_prep.corpus.renames import MESSAGE_KEYS
 from hbp_prep.corpus.types import CorpusFile, SourceSpec, Unit
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.reasons import RowRejected
@@ -22,6 +21,12 @@ from hbp_prep.suggest import did_you_mean
 _SAMPLED_ROWS = 100
 _LEAST_SAMPLED_ROWS_OF_FILE = 8
 _SHOWN_COLUMNS = 20
+_KNOWN_ROLES = ("system", "user", "assistant", "tool")
+_REMARKS = {
+    "preference": " (of every pair, the chosen answer)",
+    "oasst": " (of every tree, the path of the best ranks)",
+    "text": " (every token is trained, no chat template)",
+}
 
 
 def check_format_settings(source: SourceSpec) -> None:
@@ -31,12 +36,17 @@ def check_format_settings(source: SourceSpec) -> None:
         ConfigError: naming the nearest known name.
     """
     formats = list(ROW_FORMATS.values()) if source.format == "auto" else [row_format(source.format)]
-    known = {column for one in formats for column in one.columns}
+    known = {column for one in formats for column in one.columns} | {*MESSAGE_KEYS}
     for expected in source.columns:
         if expected not in known:
             raise ConfigError(
                 f"source {source.name!r}: columns: format {source.format!r} reads no column {expected!r}"
-                f"{did_you_mean(expected, known) if known else ''}"
+                f"{did_you_mean(expected, known)}"
+            )
+    for name, role in source.roles.items():
+        if role not in _KNOWN_ROLES:
+            raise ConfigError(
+                f"source {source.name!r}: roles: {name!r} cannot be {role!r}{did_you_mean(role, _KNOWN_ROLES)}"
             )
 
 
@@ -53,7 +63,7 @@ def detect_formats(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, U
         One format per file, and a remark such as ``format messages (detected)``.
 
     Raises:
-        DataError: no format fits any row, or they are preference pairs.
+        DataError: no format fits any row, or they hold verdicts on answers.
     """
     num_sampled = max(_LEAST_SAMPLED_ROWS_OF_FILE, _SAMPLED_ROWS // len(first_units))
     rows_of_file = [list(_first_rows(source, file, unit, num_sampled)) for file, unit in first_units]
@@ -63,10 +73,10 @@ def detect_formats(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, U
         raise DataError(
             f"source {source.name!r}: none of its first {len(rows)} rows can be read; the first fault is: {rows[0]}"
         )
-    if any(map(is_preference_pair, values)):
+    if any(map(is_verdict, values)):
         raise DataError(
-            f"source {source.name!r}: its rows are preference data (columns chosen and rejected, or a label), and hold "
-            "answers that must not be learnt; to train on them all the same, name the format instead of auto"
+            f"source {source.name!r}: its rows are preference data (a label), and hold answers that must not be "
+            "learnt; to train on them all the same, name the format instead of auto"
         )
     overall = _votes(rows)
     if not overall:
@@ -88,7 +98,7 @@ def _most(votes: Counter[str]) -> str:
 def _told(formats: Sequence[str]) -> str:
     counts = Counter(formats)
     if len(counts) == 1:
-        return f"format {formats[0]}"
+        return f"format {formats[0]}{_REMARKS.get(formats[0], '')}"
     return "formats " + ", ".join(f"{name} in {count} file{'s' * (count > 1)}" for name, count in counts.most_common())
 
 
@@ -100,14 +110,14 @@ def _first_rows(source: SourceSpec, file: CorpusFile, unit: Unit, num_rows: int)
     names = {column for one in ROW_FORMATS.values() for column in one.columns} | {*PREFERENCE_COLUMNS}
     columns = {source.columns.get(name, name) for name in names}
     for _, _, row in islice(read_values(file, unit, columns), num_rows):
-        yield row if isinstance(row, RowRejected) else rename_columns(row, source.columns)
+        yield row if isinstance(row, RowRejected) else as_expected(row, source)
 
 
 def _no_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]], values: list[Any]) -> str:
     found: dict[str, None] = {}
     for file, _ in first_units:
-        if file.file_format == "parquet":
-            found |= dict.fromkeys(parquet.column_names(file.path))
+        if file.is_columnar:
+            found |= dict.fromkeys(column_names(file))
     for row in values:
         found |= dict.fromkeys(row if isinstance(row, dict) else ["(a row that is no object)"])
     shown = [name[: _SHOWN_COLUMNS * 2] for name in list(found)[:_SHOWN_COLUMNS]]

@@ -1,29 +1,36 @@
 """Row formats: what the columns of one row mean as a chat. A dictionary from a format's name to how it is read.
 
-Every format but ``bare`` also reads, where the row has them: an id (``ID_COLUMNS``), ``system`` (a system prompt, put
-before the messages), ``tools`` (a list of tool descriptions, or JSON text of one) and ``chat_template_kwargs`` (further
-variables for the template). Other columns are ignored.
+Every format but ``bare``, ``oasst`` and ``text`` also reads, where the row has them: an id (``ID_COLUMNS``), ``system``
+(a system prompt, put before the messages), ``tools`` (a list of tool descriptions, or JSON text of one) and
+``chat_template_kwargs`` (further variables for the template). Other columns are ignored.
 
 A conversion takes any JSON value and returns a Conversation or raises RowRejected, nothing else. It does not judge
 whether there is anything to train on: a chat without an assistant turn is rejected where the loss mask is made.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hbp_prep.corpus.messages import convert_messages, is_message, parse_json_text, text_message, type_name
+from hbp_prep.corpus.messages import convert_messages, is_message, text_message, type_name
+from hbp_prep.corpus.rowparts import (
+    COMMON_COLUMNS,
+    ID_COLUMNS,
+    Row,
+    conversation_of,
+    object_of,
+    one_of,
+    original_id,
+    required,
+)
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.errors import ConfigError
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.suggest import did_you_mean
 
-ID_COLUMNS = ("id", "_id", "idx", "uuid", "conversation_id", "prompt_id")
-_COMMON_COLUMNS = (*ID_COLUMNS, "system", "tools", "chat_template_kwargs")
 PREFERENCE_COLUMNS = ("chosen", "rejected", "label")
-_RESERVED_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt"})
-
-Row = dict[str, Any]
+_OASST_ROLES = {"prompter": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,65 +63,57 @@ def row_format(name: str) -> RowFormat:
     return ROW_FORMATS[name]
 
 
-def rename_columns(row: Any, columns: Mapping[str, str]) -> Any:
-    """``row`` with each name that the format expects taken from the file's name for it: ``{expected: in the file}``.
-
-    A column of the file that is taken, or that has an expected name without being named for it, is not seen under its
-    own name.
-    """
-    if not columns or not isinstance(row, dict):
-        return row
-    hidden = {*columns, *columns.values()}
-    renamed = {name: value for name, value in row.items() if name not in hidden}
-    for expected, in_file in columns.items():
-        if in_file in row:
-            renamed[expected] = row[in_file]
-    return renamed
-
-
 def is_preference_pair(row: Any) -> bool:
-    """Whether a row holds a better and a worse answer (DPO) or a verdict on one (KTO): not all is to be learnt."""
-    if not isinstance(row, dict):
-        return False
-    pair = row.get("chosen") is not None and row.get("rejected") is not None
-    return pair or isinstance(row.get("label"), bool)
+    """Whether a row holds a better and a worse answer (DPO)."""
+    return isinstance(row, dict) and row.get("chosen") is not None and row.get("rejected") is not None
+
+
+def is_verdict(row: Any) -> bool:
+    """Whether a row holds a verdict on its answer (KTO): not all such answers are to be learnt."""
+    return isinstance(row, dict) and isinstance(row.get("label"), bool)
 
 
 def _from_list(column: str) -> Callable[[Any], Conversation]:
     def convert(row: Any) -> Conversation:
-        row = _object(row)
+        row = object_of(row)
         if column not in row:
             raise RowRejected(Reason.BAD_ROW, f"the row has no {column!r}")
-        return _conversation(row, convert_messages(row[column], column))
+        return conversation_of(row, convert_messages(row[column], column))
 
     return convert
 
 
 def _prompt_response(row: Any) -> Conversation:
-    row = _object(row)
-    answer = _one_of(row, "completion", "response")
+    row = object_of(row)
+    answer = one_of(row, "completion", "response")
     messages = [*_side(row, "prompt", "user"), *_side(row, answer, "assistant")]
     if not messages:
         raise RowRejected(Reason.NO_MESSAGES, f"prompt and {answer} are empty")
-    return _conversation(row, messages)
+    return conversation_of(row, messages)
 
 
 def _side(row: Row, column: str, role: str) -> list[dict[str, Any]]:
     """One side of a prompt and response: a text, or a list of messages, which may be empty."""
-    value = _required(row, column)
+    value = required(row, column)
     if isinstance(value, list):
         return convert_messages(value, column) if value else []
     return [text_message(role, value, column)]
 
 
 def _alpaca(row: Any) -> Conversation:
-    row = _object(row)
-    instruction = text_message("user", _required(row, "instruction"), "instruction")
+    row = object_of(row)
+    instruction = text_message("user", required(row, "instruction"), "instruction")
+    instruction["content"] += _context(row)
+    answer = one_of(row, "output", "response")
+    return conversation_of(row, [*_history(row), instruction, text_message("assistant", row[answer], answer)])
+
+
+def _context(row: Row) -> str:
+    """What Alpaca rows add to the instruction."""
     context = row.get("input")
-    if context is not None and text_message("user", context, "input")["content"].strip():
-        instruction["content"] += "\n\n" + context
-    answer = _one_of(row, "output", "response")
-    return _conversation(row, [*_history(row), instruction, text_message("assistant", row[answer], answer)])
+    if context is None or not text_message("user", context, "input")["content"].strip():
+        return ""
+    return f"\n\n{context}"
 
 
 def _history(row: Row) -> list[dict[str, Any]]:
@@ -134,81 +133,90 @@ def _history(row: Row) -> list[dict[str, Any]]:
 
 
 def _question_answer(row: Any) -> Conversation:
-    row = _object(row)
-    question = text_message("user", _required(row, "question"), "question")
-    return _conversation(row, [question, text_message("assistant", _required(row, "answer"), "answer")])
+    row = object_of(row)
+    question = text_message("user", required(row, "question"), "question")
+    return conversation_of(row, [question, text_message("assistant", required(row, "answer"), "answer")])
+
+
+def _preference(row: Any) -> Conversation:
+    """The better answer; whole chats on both sides, or a prompt before them in any of the forms in use."""
+    row = object_of(row)
+    chosen = required(row, "chosen")
+    if isinstance(chosen, str):
+        answer = [text_message("assistant", chosen, "chosen")]
+    else:
+        answer = convert_messages([chosen] if isinstance(chosen, dict) else chosen, "chosen")
+    if any(message["role"] == "user" for message in answer):
+        return conversation_of(row, answer)
+    return conversation_of(row, [*_request(row), *answer])
+
+
+def _request(row: Row) -> list[dict[str, Any]]:
+    """What a preference row's answers answer."""
+    for column in ("prompt", "messages", "conversations", "question", "instruction"):
+        value = row.get(column)
+        if value is None:
+            continue
+        if isinstance(value, list):
+            return convert_messages(value, column)
+        request = text_message("user", value, column)
+        if column == "instruction":
+            request["content"] += _context(row)
+        return [*_history(row), request]
+    raise RowRejected(Reason.BAD_ROW, "chosen holds no user's message, and the row has no prompt")
+
+
+def _oasst(row: Any) -> Conversation:
+    """An OpenAssistant tree: from the prompt down, at every fork the reply of the best rank (0), not deleted."""
+    node = required(object_of(row), "prompt")
+    messages: list[dict[str, Any]] = []
+    while node is not None:
+        where = f"message {len(messages)} of the tree"
+        if not isinstance(node, dict):
+            raise RowRejected(Reason.BAD_ROW, f"{where} is {type_name(node)}, not an object")
+        role = node.get("role")
+        if role not in _OASST_ROLES:
+            raise RowRejected(Reason.BAD_ROLE, f"{where} has the role {str(role)[:40]!r}, not prompter or assistant")
+        messages.append(text_message(_OASST_ROLES[role], node.get("text"), f"{where}: text"))
+        node = _best_reply(node.get("replies"), where)
+    if messages[-1]["role"] == "user":
+        messages.pop()  # a question that nobody answered
+    if not messages:
+        raise RowRejected(Reason.NO_LOSS_TOKENS, "nobody answered the tree's prompt")
+    tree_id = row.get("message_tree_id")
+    return Conversation(messages, tree_id if isinstance(tree_id, str) else original_id(row))
+
+
+def _best_reply(replies: Any, where: str) -> Any:
+    """The reply of the lowest rank; those without one come last, equal ones in the order of the file."""
+    if replies is None:
+        return None
+    if not isinstance(replies, list):
+        raise RowRejected(Reason.BAD_ROW, f"{where}: replies is {type_name(replies)}, not a list")
+    kept = [reply for reply in replies if not (isinstance(reply, dict) and reply.get("deleted") is True)]
+
+    def rank(reply: Any) -> float:
+        value = reply.get("rank") if isinstance(reply, dict) else None
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else math.inf
+
+    return min(kept, key=rank, default=None)
+
+
+def _is_tree(row: Any) -> bool:
+    prompt = row.get("prompt") if isinstance(row, dict) else None
+    return isinstance(prompt, dict) and isinstance(prompt.get("replies"), list) and isinstance(prompt.get("text"), str)
+
+
+def _text(row: Any) -> Conversation:
+    row = object_of(row)
+    text = text_message("assistant", required(row, "text"), "text")["content"]
+    if not text:
+        raise RowRejected(Reason.BAD_CONTENT, "text is empty")
+    return Conversation([], original_id(row), text=text)
 
 
 def _bare(row: Any) -> Conversation:
     return Conversation(convert_messages(row, "row"), None)
-
-
-def _conversation(row: Row, messages: list[dict[str, Any]]) -> Conversation:
-    system = row.get("system")
-    if system is not None and text_message("system", system, "system")["content"].strip():
-        if messages[0]["role"] != "system":
-            messages.insert(0, {"role": "system", "content": system})
-        elif messages[0]["content"] != system:
-            raise RowRejected(
-                Reason.BAD_ROW, "the row has two system prompts: its system column, and its first message"
-            )
-    return Conversation(messages, _original_id(row), _template_kwargs(row))
-
-
-def _original_id(row: Row) -> str | None:
-    for column in ID_COLUMNS:
-        value = row.get(column)
-        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-            return str(value)
-    return None
-
-
-def _template_kwargs(row: Row) -> dict[str, Any]:
-    kwargs: dict[str, Any] = {}
-    tools = _json_column(row, "tools")
-    if tools is not None and not isinstance(tools, list):
-        raise RowRejected(Reason.BAD_ROW, f"tools is {type_name(tools)}, not a list")
-    if tools:
-        kwargs["tools"] = [parse_json_text(tool, "tools") if isinstance(tool, str) else tool for tool in tools]
-        if not all(isinstance(tool, dict) for tool in kwargs["tools"]):
-            raise RowRejected(Reason.BAD_ROW, "tools has an element that is no object")
-    further = _json_column(row, "chat_template_kwargs")
-    if further is None:
-        return kwargs
-    if not isinstance(further, dict):
-        raise RowRejected(Reason.BAD_ROW, f"chat_template_kwargs is {type_name(further)}, not an object")
-    if reserved := sorted(_RESERVED_VARIABLES & further.keys()):
-        raise RowRejected(Reason.BAD_ROW, f"chat_template_kwargs may not set {', '.join(reserved)}")
-    return kwargs | {name: value for name, value in further.items() if value is not None}
-
-
-def _json_column(row: Row, column: str) -> Any:
-    value = row.get(column)
-    if not isinstance(value, str):
-        return value
-    return parse_json_text(value, column) if value.strip() else None
-
-
-def _object(row: Any) -> Row:
-    if not isinstance(row, dict):
-        raise RowRejected(Reason.BAD_ROW, f"the row is {type_name(row)}, not an object")
-    return row
-
-
-def _required(row: Row, column: str) -> Any:
-    if column not in row:
-        raise RowRejected(Reason.BAD_ROW, f"the row has no {column!r}")
-    return row[column]
-
-
-def _one_of(row: Row, first: str, second: str) -> str:
-    """Which of two names for the same column the row has (a null counts as absent)."""
-    given = [name for name in (first, second) if row.get(name) is not None]
-    if not given:
-        raise RowRejected(Reason.BAD_ROW, f"the row has neither {first!r} nor {second!r}")
-    if len(given) == 2 and row[first] != row[second]:
-        raise RowRejected(Reason.BAD_ROW, f"the row has both {first!r} and {second!r}, and they differ")
-    return given[0]
 
 
 def _has_list(column: str) -> Callable[[Any], bool]:
@@ -238,13 +246,30 @@ def _format(
     detect: Callable[[Any], bool],
     convert: Callable[[Any], Conversation],
 ) -> RowFormat:
-    return RowFormat(name=name, needs=needs, columns=(*columns, *_COMMON_COLUMNS), detect=detect, convert=convert)
+    return RowFormat(name=name, needs=needs, columns=(*columns, *COMMON_COLUMNS), detect=detect, convert=convert)
 
 
 # In the order of detection: the first that fits a row has its vote.
 ROW_FORMATS: dict[str, RowFormat] = {
     row_format.name: row_format
     for row_format in (
+        _format(
+            "preference",
+            "chosen, rejected, and a prompt where chosen is not the whole chat",
+            (
+                "chosen",
+                "rejected",
+                "prompt",
+                "messages",
+                "conversations",
+                "question",
+                "instruction",
+                "input",
+                "history",
+            ),
+            is_preference_pair,
+            _preference,
+        ),
         _format("messages", "messages", ("messages",), _has_list("messages"), _from_list("messages")),
         _format(
             "conversations",
@@ -273,6 +298,20 @@ ROW_FORMATS: dict[str, RowFormat] = {
             ("question", "answer"),
             _has_texts("question", "answer"),
             _question_answer,
+        ),
+        RowFormat(
+            name="oasst",
+            needs="prompt (an OpenAssistant tree: text, role, replies)",
+            columns=("prompt", "message_tree_id", *ID_COLUMNS),
+            detect=_is_tree,
+            convert=_oasst,
+        ),
+        RowFormat(
+            name="text",
+            needs="text (a document: every token is trained, without a chat template)",
+            columns=("text", *ID_COLUMNS),
+            detect=lambda row: isinstance(row, dict) and isinstance(row.get("text"), str),
+            convert=_text,
         ),
         RowFormat(
             name="bare",

@@ -71,12 +71,12 @@ def read_rows(path: str, start: int, stop: int, columns: Collection[str]) -> Ite
             raise DataError(f"{path}: row group {index} has fewer rows than it says; the file is damaged")
         wanted = batch.slice(max(0, start - first), stop - max(start, first)) if first + len(batch) > start else None
         if wanted is not None:
-            yield from enumerate(_to_rows(wanted), max(start, first))
+            yield from enumerate(to_rows(wanted), max(start, first))
         first += len(batch)
 
 
-def _to_rows(batch: pa.RecordBatch) -> list[Any]:
-    """One Python object per row."""
+def to_rows(batch: pa.RecordBatch) -> list[Any]:
+    """One Python object per row: a dictionary, or a RowRejected where a value cannot be had."""
     try:
         return batch.to_pylist()
     except (ValueError, TypeError, OverflowError, pa.ArrowException):

@@ -1,17 +1,29 @@
-"""The files that a source's paths and globs name."""
+"""The files that a source names: by paths, globs, addresses, saved folders or a dataset's name."""
 
 import glob
 import os
 from difflib import get_close_matches
 from pathlib import Path
 
+from hbp_prep.corpus.hub import hub_files, is_saved_dataset, saved_files
+from hbp_prep.corpus.remote import is_remote, matches
 from hbp_prep.corpus.types import SourceSpec
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.files import is_unicode
 from hbp_prep.suggest import did_you_mean
 
-# What a file's suffix says. ".json" is one array or JSON lines; its first byte decides.
-SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
+# What a file's suffix says. ".json" is one array or JSON lines, Arrow a file or a stream; the first bytes decide.
+SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+# What may come behind the suffix of a JSON file.
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
 def source_files(source: SourceSpec) -> list[str]:
@@ -19,21 +31,16 @@ def source_files(source: SourceSpec) -> list[str]:
 
     Raises:
         DataError: a path or glob matches no file, or a file's name is not UTF-8.
-        ConfigError: a file is named twice, a path is a folder, or a file's suffix is not known.
+        ConfigError: a file is named twice, a path is a folder, or a file's suffix or a dataset's split is not known.
     """
+    if source.dataset is not None:
+        return hub_files(source.dataset, source.subset, source.split)
     named_by: dict[str, str] = {}
     files: list[str] = []
     for pattern in source.paths:
         for path in _matches(source, pattern):
-            suffix = Path(path).suffix.lower()
-            if not is_unicode(path):
-                raise DataError(f"source {source.name!r}: the file name {path!a} is not UTF-8; rename the file")
-            if suffix not in SUFFIXES:
-                raise ConfigError(
-                    f"source {source.name!r}: {path}: the suffix {suffix!r} is no known file format"
-                    f"{did_you_mean(suffix, SUFFIXES)}"
-                )
-            real = os.path.realpath(path)
+            _check_name(source, path)
+            real = path if is_remote(path) else os.path.realpath(path)
             if real in named_by:
                 raise ConfigError(
                     f"source {source.name!r}: {path} is named twice (by {named_by[real]!r} and {pattern!r}); "
@@ -44,14 +51,48 @@ def source_files(source: SourceSpec) -> list[str]:
     return files
 
 
+def compression_of(path: str) -> str | None:
+    """``gzip``, ``zstd`` or ``None``, by the suffix."""
+    return COMPRESSIONS.get(Path(path).suffix.lower())
+
+
 def file_format_of_suffix(path: str) -> str:
-    """``jsonl``, ``json`` or ``parquet``; the suffix must be a known one."""
-    return SUFFIXES[Path(path).suffix.lower()]
+    """``jsonl``, ``json``, ``parquet`` or ``arrow``; the suffix must be a known one."""
+    return SUFFIXES[_suffix(path)]
+
+
+def _suffix(path: str) -> str:
+    """The suffix that tells the format: the one before ``.gz`` or ``.zst``."""
+    name = Path(path)
+    return (Path(name.stem) if compression_of(path) else name).suffix.lower()
+
+
+def _check_name(source: SourceSpec, path: str) -> None:
+    if not is_unicode(path):
+        raise DataError(f"source {source.name!r}: the file name {path!a} is not UTF-8; rename the file")
+    suffix = _suffix(path)
+    if suffix not in SUFFIXES:
+        raise ConfigError(
+            f"source {source.name!r}: {path}: the suffix {suffix!r} is no known file format"
+            f"{did_you_mean(suffix, SUFFIXES)}"
+        )
+    if compression_of(path) and not SUFFIXES[suffix].startswith("json"):
+        raise ConfigError(
+            f"source {source.name!r}: {path}: only JSON files are read compressed; unpack it (Parquet and Arrow "
+            "compress inside)"
+        )
 
 
 def _matches(source: SourceSpec, pattern: str) -> list[str]:
+    if is_remote(pattern):
+        found = matches(pattern)
+        if not found:
+            raise DataError(f"source {source.name!r}: {pattern} matches no file")
+        return found
     if os.path.isfile(pattern):
         return [pattern]
+    if os.path.isdir(pattern) and is_saved_dataset(pattern):
+        return saved_files(pattern, source.split)
     if os.path.isdir(pattern):
         raise ConfigError(
             f"source {source.name!r}: {pattern} is a folder; name its files, for example {Path(pattern) / '*.jsonl'}"

@@ -14,8 +14,15 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from hbp_prep.corpus import parquet
-from hbp_prep.corpus.formats import PREFERENCE_COLUMNS, RowFormat, is_preference_pair, rename_columns, row_format
+from hbp_prep.corpus import arrow, parquet
+from hbp_prep.corpus.formats import (
+    PREFERENCE_COLUMNS,
+    RowFormat,
+    is_preference_pair,
+    is_verdict,
+    row_format,
+)
+from hbp_prep.corpus.renames import MESSAGE_KEYS, rename_columns, rename_keys
 from hbp_prep.corpus.rowstream import MAX_ROW_BYTES, RowStream, read_rows
 from hbp_prep.corpus.types import Conversation, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.errors import DataError
@@ -42,7 +49,7 @@ def read_unit(
     row_format_of_file = row_format(file.row_format)
     columns = columns_to_read(row_format_of_file, source)
     for number, index, row in read_values(file, unit, columns, selected):
-        yield number, index, row if isinstance(row, RowRejected) else _convert(row_format_of_file, row, source)
+        yield number, index, row if isinstance(row, RowRejected) else convert(row_format_of_file, row, source)
 
 
 def columns_to_read(row_format_of_file: RowFormat, source: SourceSpec) -> set[str]:
@@ -56,10 +63,10 @@ def read_values(
 ) -> Iterator[tuple[int, int, Any]]:
     """As :func:`read_unit`, but rows are plain values (RowRejected where there is none), not yet conversations.
 
-    ``columns`` are read of Parquet files; rows of JSON files come whole.
+    ``columns`` are read of Parquet and Arrow files; rows of JSON files come whole.
     """
     _check_unchanged(file)
-    rows = _parquet_rows(file, unit, columns) if file.file_format == "parquet" else _json_rows(file, unit)
+    rows = _columnar_rows(file, unit, columns) if file.is_columnar else _json_rows(file, unit)
     index = -1
     for index, (number, row) in enumerate(rows):
         if index >= unit.num_rows:
@@ -73,18 +80,38 @@ def read_values(
     _check_unchanged(file)
 
 
-def _convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
-    try:
+def column_names(file: CorpusFile) -> list[str]:
+    """Names of the columns of a Parquet or Arrow file."""
+    if file.file_format == "parquet":
+        return parquet.column_names(file.local_path)
+    return arrow.column_names(file.local_path, file.file_format)
+
+
+def as_expected(row: Any, source: SourceSpec) -> Any:
+    """The row under the names that row formats expect."""
+    if source.columns:
         row = rename_columns(row, source.columns)
-        if source.format == "auto" and is_preference_pair(row):
+    if source.roles or not source.columns.keys().isdisjoint(MESSAGE_KEYS):
+        row = rename_keys(row, source.columns, source.roles)
+    return row
+
+
+def convert(row_format_of_file: RowFormat, row: Any, source: SourceSpec) -> Conversation | RowRejected:
+    """The row as a conversation, or why it is none."""
+    takes_pairs = row_format_of_file.name == "preference"
+    try:
+        row = as_expected(row, source)
+        if source.format == "auto" and (is_verdict(row) or (not takes_pairs and is_preference_pair(row))):
             return RowRejected(Reason.BAD_ROW, "preference data; to train on it all the same, name the source's format")
         return row_format_of_file.convert(row)
     except RowRejected as rejected:
         return rejected
 
 
-def _parquet_rows(file: CorpusFile, unit: Unit, columns: Collection[str]) -> Iterator[tuple[int, Any]]:
-    return parquet.read_rows(file.path, unit.start, unit.stop, columns)
+def _columnar_rows(file: CorpusFile, unit: Unit, columns: Collection[str]) -> Iterator[tuple[int, Any]]:
+    if file.file_format == "parquet":
+        return parquet.read_rows(file.local_path, unit.start, unit.stop, columns)
+    return arrow.read_rows(file.local_path, file.file_format, unit.start, unit.stop, columns)
 
 
 def _json_rows(file: CorpusFile, unit: Unit) -> Iterator[tuple[int, Any]]:
@@ -92,7 +119,7 @@ def _json_rows(file: CorpusFile, unit: Unit) -> Iterator[tuple[int, Any]]:
     is_array = file.file_format == "json"
     stream = RowStream(file.file_format, at_head=unit.first_row == 0, first_row=unit.first_row)
     try:
-        with open(file.path, "rb") as handle:
+        with open(file.local_path, "rb") as handle:
             for number, offset, row in read_rows(handle, stream, unit.start, unit.stop):
                 where = f"element at byte {offset}: " if is_array else ""
                 if row is None:
@@ -144,7 +171,7 @@ def _lone_surrogate(row: bytes) -> str | None:
 
 def _check_unchanged(file: CorpusFile) -> None:
     try:
-        now = FileSignature.of(os.stat(file.path))
+        now = FileSignature.of(os.stat(file.local_path))
     except OSError as error:
         raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
     if now.size_bytes != file.size_bytes or file.signature not in (None, now):

@@ -36,6 +36,7 @@ class OutputFolder:
         self.work = self.root / ".work"
         self.ledger = self.work / "ledger.json"
         self.scans = self.work / "scans.json"
+        self.corpus = self.work / "corpus"
         self.tokens = self.work / "tokens"
         self.table = self.work / "sample_table.arrow"
         self.rejected = self.work / "rejected.arrow"
@@ -56,17 +57,25 @@ class OutputFolder:
                 return State.FINISHED if FORMAT.encode() in self.manifest.read_bytes() else State.FOREIGN
             if any(self.work.glob("*.json*")):
                 return State.UNFINISHED
-            return State.FOREIGN if any(self.root.iterdir()) else State.ABSENT
+            # A run that broke off while it read its corpora has left nothing but what it had read.
+            has_work_only = {path.name for path in self.root.iterdir()} <= {self.work.name}
+            if has_work_only and (not self.work.exists() or {path.name for path in self.work.iterdir()} <= {"corpus"}):
+                return State.ABSENT
+            return State.FOREIGN
         except (OSError, ValueError) as error:
             raise ConfigError(f"--output {self.root} cannot be used ({error})") from error
 
     def remove_outputs(self) -> None:
-        """Remove everything that a run writes, the manifest first; foreign files stay."""
+        """Remove everything that a run writes, the manifest first; foreign files and the corpora's content stay."""
         for name in _OWN_FILES:
             (self.root / name).unlink(missing_ok=True)
         for path in (*(self.root / name for name in _OWN_FOLDERS), *replanned_schedules(self.root)):
             if path.is_symlink() or path.is_file():
                 path.unlink()
+            elif path == self.work and path.exists():
+                for part in path.iterdir():
+                    if part != self.corpus:
+                        shutil.rmtree(part) if part.is_dir() else part.unlink()
             elif path.exists():
                 shutil.rmtree(path)
 

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from hbp_prep.corpus.remote import is_remote
 from hbp_prep.errors import ConfigError
 from hbp_prep.files import is_unicode
 from hbp_prep.pipeline.recipe import Recipe
@@ -165,6 +166,9 @@ def _with_absolute_paths(recipe: Recipe, recipe_path: Path, environment: Mapping
         expanded = _VARIABLE.sub(lambda match: _value_of(match, key, recipe_path, environment), text)
         if "${" in expanded:
             raise ConfigError(f"{recipe_path}: {key}: {text!r} has a variable that is not closed; write ${{NAME}}")
+        expanded = expanded.removeprefix("file://")
+        if is_remote(expanded):
+            return expanded
         try:
             path = os.path.normpath(base / Path(expanded).expanduser())
         except RuntimeError as error:

@@ -38,7 +38,7 @@ def _as_list(value: Any) -> Any:
 
 
 Length = Annotated[int, BeforeValidator(parse_length), Field(gt=0, le=2**30)]
-Paths = Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+Paths = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 class _Part(BaseModel):
@@ -50,16 +50,35 @@ class Source(_Part):
 
     name: str = Field(min_length=1)
     """Unique name; appears in every report."""
-    paths: Paths
-    """Files or globs (JSON lines, JSON arrays, Parquet)."""
+    paths: Paths = []
+    """Files or globs (JSON lines and arrays, also .gz and .zst; Parquet; Arrow), folders saved by `datasets`, or fsspec
+    addresses (`s3://`, `gs://`, `hf://`)."""
+    dataset: str | None = Field(default=None, min_length=1)
+    """Instead of paths: a dataset's name on the Hugging Face hub."""
+    subset: str | None = None
+    """The hub dataset's configuration, where it has several."""
+    split: str | None = None
+    """The split of a dataset (by name or saved folder), where it has several."""
     format: str = "auto"
     """Row format, or `auto`: detected from the first rows."""
     columns: dict[str, str] = {}
-    """Renames columns: {name that the format expects: name in the file}."""
+    """Renames columns: {name that the format expects: name in the file}; `role` and `content` rename message keys."""
+    roles: dict[str, str] = {}
+    """Further names of roles: {name in the file: system, user, assistant or tool}."""
+    where: str | None = Field(default=None, min_length=1)
+    """Keep only rows for which this polars SQL expression over the file's columns is true, e.g. `score >= 4`."""
     weight: float = Field(default=1.0, gt=0, le=1000, allow_inf_nan=False)
     """How often each row is used: 0.5 takes a random half, 2 uses each row twice."""
     limit: int | None = Field(default=None, gt=0)
     """At most this many samples, chosen at random with the seed."""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "Source":
+        if bool(self.paths) == (self.dataset is not None):
+            raise ValueError("a source needs paths or a dataset, and only one of them")
+        if self.subset is not None and self.dataset is None:
+            raise ValueError("subset goes with dataset")
+        return self
 
 
 class Tokenizer(_Part):
@@ -171,6 +190,8 @@ class Recipe(_Part):
     """Passes over the packs; each draws its steps anew."""
     sources: list[Source] = Field(min_length=1)
     """The corpora."""
+    deduplicate: bool = False
+    """Leave out all but the first of equal conversations, over all sources."""
     tokenizer: Tokenizer
     over_length: OverLength = OverLength()
     max_rejected_fraction: float = Field(default=0.05, ge=0, le=1)

@@ -16,6 +16,7 @@ from typing import Any
 
 from hbp_prep import files
 from hbp_prep.corpus.scan import FileScan, scan_corpus
+from hbp_prep.corpus.sieve import sieve_corpus
 from hbp_prep.corpus.types import Corpus
 from hbp_prep.engines.local import Engine
 from hbp_prep.errors import ConfigError, DataError, ManifestError
@@ -154,12 +155,21 @@ class Runner:
             )
 
     def _scan(self) -> tuple[Corpus, list[FileScan]]:
-        return scan_corpus(
+        corpus, scans = scan_corpus(
             source_specs(self.recipe),
             map_tasks=self.engine.map,
             progress=self.progress,
             previous=self._previous_scans(),
+            spool=self.folder.corpus,
         )
+        corpus = sieve_corpus(
+            corpus,
+            deduplicate=self.recipe.deduplicate,
+            folder=self.folder.corpus,
+            map_tasks=self.engine.map,
+            progress=self.progress,
+        )
+        return corpus, scans
 
     def _previous_scans(self) -> list[FileScan]:
         """Scans of an earlier run; they only save time, so damaged ones are made again."""

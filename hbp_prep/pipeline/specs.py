@@ -23,8 +23,13 @@ def source_specs(recipe: Recipe) -> tuple[SourceSpec, ...]:
         SourceSpec(
             name=source.name,
             paths=tuple(source.paths),
+            dataset=source.dataset,
+            subset=source.subset,
+            split=source.split,
             format=source.format,
             columns=source.columns,
+            roles=source.roles,
+            where=source.where,
             weight=source.weight,
             limit=source.limit,
         )
@@ -117,6 +122,7 @@ def stage_inputs(recipe: Recipe, corpus: Corpus, tokenizer_fingerprint: str) -> 
         "tokenizer (contents, template, loss settings)": tokenizer_fingerprint,
         "sources (in order)": [source.name for source in recipe.sources],
         "longest packing length": recipe.packing.groups[-1].length,
+        "deduplicate": recipe.deduplicate,
         **_flat("over_length", recipe.over_length.model_dump()),
     }
     for source in recipe.sources:
@@ -127,7 +133,7 @@ def stage_inputs(recipe: Recipe, corpus: Corpus, tokenizer_fingerprint: str) -> 
                 if corpus.sources[file.source].name == source.name
             ]
         }
-        keys |= {"columns": source.columns, "weight": source.weight, "limit": source.limit}
+        keys |= source.model_dump(include={"columns", "roles", "where", "weight", "limit"})
         tokenization |= {f"sources.{source.name}.{key}": value for key, value in keys.items()}
     if any(source.weight != 1 or source.limit is not None for source in recipe.sources):
         tokenization["seed"] = recipe.seed

@@ -18,7 +18,7 @@ from hbp_prep.manifest.tables import REJECTED_SCHEMA
 from hbp_prep.reasons import Reason
 
 _REASONS = tuple(Reason)
-_ASKED_FOR = frozenset({Reason.NOT_SELECTED, Reason.TOO_LONG, Reason.TOO_SHORT})
+_ASKED_FOR = frozenset({Reason.NOT_SELECTED, Reason.DUPLICATE, Reason.TOO_LONG, Reason.TOO_SHORT})
 _INDEX_OF_REASON = {reason: index for index, reason in enumerate(_REASONS)}
 
 
@@ -125,7 +125,7 @@ def row_numbers(corpus: Corpus, unit: Unit) -> NDArray[np.int64]:
 def _numbers_by_reading(file: CorpusFile, unit: Unit) -> NDArray[np.int64]:
     stream = RowStream(file.file_format, at_head=unit.first_row == 0, first_row=unit.first_row)
     try:
-        with open(file.path, "rb") as handle:
+        with open(file.local_path, "rb") as handle:
             numbers = np.fromiter(
                 (number for number, _, _ in read_rows(handle, stream, unit.start, unit.stop)), np.int64
             )

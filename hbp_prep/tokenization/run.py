@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbp_prep.corpus.read import read_unit
-from hbp_prep.corpus.selection import row_repeats
+from hbp_prep.corpus.selection import RowSelection
 from hbp_prep.corpus.types import Conversation, Corpus, CorpusFile, SourceSpec, Unit
 from hbp_prep.errors import DataError
 from hbp_prep.files import remove_stray_temps
@@ -35,7 +35,7 @@ class TokenizeTask:
     """One unit to tokenise.
 
     Attributes:
-        num_rows_of_source: Rows of the unit's source over all its files.
+        selected: bool[unit.num_rows], the rows that the sieve, weight and limit leave.
         tokenizer_fingerprint: What ``spec`` was when the run began.
         path: Where the result goes.
         fingerprint: What the result is made of.
@@ -44,8 +44,7 @@ class TokenizeTask:
     unit: Unit
     file: CorpusFile
     source: SourceSpec
-    num_rows_of_source: int
-    seed: int
+    selected: NDArray[np.bool_]
     spec: TokenizationSpec
     tokenizer_fingerprint: str
     path: Path
@@ -112,12 +111,12 @@ def tokenize_corpus(
     tokenizer_fingerprint, backend = tokenizer.fingerprint, tokenizer.encoder.backend_name
     remove_stray_temps(folder)
     _remove_other_units(folder, len(corpus.units))
-    rows_of_source = [corpus.num_rows_of_source(source) for source in range(len(corpus.sources))]
+    selection = RowSelection(corpus, seed)
     todo: list[TokenizeTask] = []
     counts: list[UnitCounts] = []
     with track(progress, "Tokenising", sum(unit.num_rows for unit in corpus.units), "rows"):
         for unit in corpus.units:
-            task = _task(corpus, unit, rows_of_source, seed, spec, tokenizer_fingerprint, folder)
+            task = _task(corpus, unit, selection.repeats(unit) > 0, spec, tokenizer_fingerprint, folder)
             found = read_counts(task.path, task.fingerprint)
             if found is None:
                 todo.append(task)
@@ -151,16 +150,15 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
         # Workers fill the cores already: a pool of the library's own threads in each would only crowd them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer = _tokenizer(task.spec, task.tokenizer_fingerprint)
-    selected = selected_rows(task.source, task.num_rows_of_source, task.seed, task.unit)
     with _without_collector():
-        return _tokenize(task, tokenizer, selected)
+        return _tokenize(task, tokenizer)
 
 
-def _tokenize(task: TokenizeTask, tokenizer: ChatTokenizer, selected: NDArray[np.bool_]) -> UnitCounts:
+def _tokenize(task: TokenizeTask, tokenizer: ChatTokenizer) -> UnitCounts:
     writer = UnitWriter()
     batch: list[tuple[int, int, Conversation | RowRejected]] = []
     num_chars = 0
-    for item in read_unit(task.file, task.source, task.unit, selected):
+    for item in read_unit(task.file, task.source, task.unit, task.selected):
         batch.append(item)
         num_chars += _num_chars(item[2])
         if num_chars >= BATCH_CHARS:
@@ -182,33 +180,20 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def unit_repeats(source: SourceSpec, num_rows_of_source: int, seed: int, unit: Unit) -> NDArray[np.uint16]:
-    """How often each row of the unit is used, uint16[unit.num_rows]."""
-    repeats = _row_repeats(num_rows_of_source, source.weight, source.limit, seed, source.name)
-    return repeats[unit.first_ordinal : unit.first_ordinal + unit.num_rows]
-
-
-def selected_rows(source: SourceSpec, num_rows_of_source: int, seed: int, unit: Unit) -> NDArray[np.bool_]:
-    """Which rows of the unit are used at all, bool[unit.num_rows]."""
-    return unit_repeats(source, num_rows_of_source, seed, unit) > 0
-
-
 def _task(
     corpus: Corpus,
     unit: Unit,
-    rows_of_source: list[int],
-    seed: int,
+    selected: NDArray[np.bool_],
     spec: TokenizationSpec,
     tokenizer_fingerprint: str,
     folder: Path,
 ) -> TokenizeTask:
     file = corpus.files[unit.file]
     source = corpus.sources[file.source]
-    selected = selected_rows(source, rows_of_source[file.source], seed, unit)
     made_of = {
         "store_version": STORE_VERSION,
         "tokenizer": tokenizer_fingerprint,
-        "file": [file.sha256, file.file_format, file.row_format, dict(source.columns)],
+        "file": [file.sha256, file.file_format, file.row_format, dict(source.columns), dict(source.roles)],
         "unit": [unit.start, unit.stop, unit.first_row, unit.num_rows],
         "selected": "all" if selected.all() else sha256(np.packbits(selected).tobytes()).hexdigest(),
     }
@@ -216,8 +201,7 @@ def _task(
         unit=unit,
         file=file,
         source=source,
-        num_rows_of_source=rows_of_source[file.source],
-        seed=seed,
+        selected=selected,
         spec=spec,
         tokenizer_fingerprint=tokenizer_fingerprint,
         path=unit_path(folder, unit.index),
@@ -239,7 +223,7 @@ def _store(
 def _num_chars(item: Conversation | RowRejected) -> int:
     if isinstance(item, RowRejected):
         return 0
-    return sum(len(message["content"] or "") for message in item.messages)
+    return len(item.text or "") + sum(len(message["content"] or "") for message in item.messages)
 
 
 def _remove_other_units(folder: Path, num_units: int) -> None:
@@ -257,8 +241,3 @@ def _tokenizer(spec: TokenizationSpec, expected_fingerprint: str) -> ChatTokeniz
     if tokenizer.fingerprint != expected_fingerprint:
         raise DataError(f"tokenizer {spec.tokenizer} or its chat template has changed during the run; run again")
     return tokenizer
-
-
-@lru_cache(maxsize=4)
-def _row_repeats(num_rows: int, weight: float, limit: int | None, seed: int, source_name: str) -> NDArray[np.uint16]:
-    return row_repeats(num_rows, weight=weight, limit=limit, seed=seed, source_name=source_name)

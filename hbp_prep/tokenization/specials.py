@@ -47,7 +47,7 @@ class SpecialTexts:
 
     def may_touch(self, conversation: Conversation) -> bool:
         """Whether the row's strings have such text, or may become part of one where they meet the template's."""
-        if conversation.template_kwargs:
+        if conversation.template_kwargs or conversation.text is not None:
             return any(self._may_touch(text) for _, text in _strings_of(conversation))
         edge_chars = self._edge_chars
         for message in conversation.messages:
@@ -162,6 +162,8 @@ def _strings_of(conversation: Conversation) -> Iterator[tuple[str, str]]:
             elif value is not None:
                 for text in strings_in(value):
                     yield f"messages[{number}]", text
+    if conversation.text is not None:
+        yield "text", conversation.text
     if conversation.template_kwargs:
         for text in strings_in(conversation.template_kwargs):
             yield "the template's variables", text

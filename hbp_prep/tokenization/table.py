@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hbp_prep.corpus.types import Corpus, SourceSpec, Unit
+from hbp_prep.corpus.selection import RowSelection
+from hbp_prep.corpus.types import Corpus, LeftOut, SourceSpec, Unit
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.files import atomic_write
 from hbp_prep.manifest.parts import SPLIT
@@ -23,7 +24,6 @@ from hbp_prep.reasons import Reason
 from hbp_prep.tokenization import rejected
 from hbp_prep.tokenization.lengths import LengthPolicy, num_covered, split_row
 from hbp_prep.tokenization.rejected import RejectedRow, row_numbers, write_rejected
-from hbp_prep.tokenization.run import unit_repeats
 from hbp_prep.tokenization.store import StoredUnit, TokenStore
 
 _VERSION = b"2"
@@ -150,7 +150,7 @@ def build_sample_table(
     if policy.over_length == "split" and policy.max_tokens < 2:
         raise ConfigError("over_length: split needs a packing length of at least 2 tokens")
     progress = progress or NoProgress()
-    rows_of_source = [corpus.num_rows_of_source(source) for source in range(len(corpus.sources))]
+    selection = RowSelection(corpus, seed)
     store = TokenStore(store_folder)
     lost: Counter[str] = Counter({} if policy.cut_key is None else {policy.cut_key: 0})
     units: list[dict[str, Int64]] = []
@@ -160,10 +160,11 @@ def build_sample_table(
     ):
         for unit in corpus.units:
             source = corpus.files[unit.file].source
-            repeats = unit_repeats(corpus.sources[source], rows_of_source[source], seed, unit)
+            repeats = selection.repeats(unit)
             stored = store.unit(unit.index)
             samples, rows = _samples_of_unit(corpus, unit, stored, repeats, policy, lost)
             units.append(samples)
+            rows += _not_selected(corpus, unit, repeats, selection.why_not(unit))
             if rows:
                 writer.append(file=unit.file, source=source, rows=rows)
             stored.release()
@@ -246,7 +247,6 @@ def _samples_of_unit(
         lost[str(policy.cut_key if has_sample[at] else reasons[at])] += int(num_lost[at])
     chosen = _with_copies(parts.row, np.flatnonzero(is_kept), uses)
     rows = [RejectedRow(int(row[at]), reasons[at] or "", details[at]) for at in np.flatnonzero(~has_sample)]
-    rows += _not_selected(corpus, unit, repeats)
     index = parts.row[chosen]
     num_tokens = parts.stop[chosen] - parts.first[chosen]
     samples = {
@@ -324,11 +324,19 @@ def _with_copies(row: Int64, kept: Int64, uses: Int64) -> Int64:
     return chosen[np.lexsort((chosen, copy, row[chosen]))]
 
 
-def _not_selected(corpus: Corpus, unit: Unit, repeats: NDArray[np.uint16]) -> list[RejectedRow]:
+def _not_selected(
+    corpus: Corpus, unit: Unit, repeats: NDArray[np.uint16], why_not: NDArray[np.uint8]
+) -> list[RejectedRow]:
     if repeats.all():
         return []
-    detail = _selection_of(corpus.sources[corpus.files[unit.file].source])
-    return [RejectedRow(int(row), Reason.NOT_SELECTED, detail) for row in row_numbers(corpus, unit)[repeats == 0]]
+    source = corpus.sources[corpus.files[unit.file].source]
+    reasons: dict[int, tuple[Reason, str | None]] = {
+        LeftOut.NOT: (Reason.NOT_SELECTED, _selection_of(source)),
+        LeftOut.FILTERED: (Reason.NOT_SELECTED, f"where {source.where}"),
+        LeftOut.DUPLICATE: (Reason.DUPLICATE, None),
+    }
+    numbers = row_numbers(corpus, unit)
+    return [RejectedRow(int(numbers[at]), *reasons[int(why_not[at])]) for at in np.flatnonzero(repeats == 0)]
 
 
 def _selection_of(source: SourceSpec) -> str:

@@ -18,7 +18,7 @@ from hbp_prep.tokenization.encoding import EncodedSample, Encoder
 from hbp_prep.tokenization.folder import TokenizerFolder, find_template, read_tokenizer_folder
 from hbp_prep.tokenization.spans import LOSS_ON, RenderedChat, Renderer
 from hbp_prep.tokenization.specials import SpecialTexts
-from hbp_prep.tokenization.template import ChatTemplate
+from hbp_prep.tokenization.template import ChatTemplate, Span
 
 SPECIAL_TOKENS_IN_CONTENT = ("escape", "allow", "reject")
 
@@ -77,6 +77,7 @@ class ChatTokenizer:
         self._renderer = Renderer(template, stop_texts, loss_on=spec.loss_on)
         self._template = template
         self._special_texts = SpecialTexts(sorted(specials))
+        self._around_text = _around_text(folder)
         self._encoder: Encoder | None = None
         tokenizer_fingerprint = fingerprint([folder.sha256, folder.special_tokens, tokenizers.__version__])
         template_fingerprint = fingerprint(template.source)
@@ -151,18 +152,29 @@ class ChatTokenizer:
         policy = self.spec.special_tokens_in_content
         if policy == "reject":
             self._special_texts.check_absent(conversation)
-        chat = self._renderer.render(conversation)
+        text = conversation.text
+        chat = self._renderer.render(conversation) if text is None else self._document(text)
         if not chat.text.isascii():
             _check_surrogates(chat.text)
         if not self._special_texts.may_touch(conversation):
             return chat
-        return replace(
-            chat,
-            own_specials=(
-                self._special_texts.own_spans(self._template, conversation, chat.text) if policy == "escape" else None
-            ),
-            num_special_texts=self._special_texts.count(conversation),
-        )
+        own_specials = None
+        if policy == "escape" and text is not None:
+            own_specials = self._edges(chat.text)
+        elif policy == "escape":
+            own_specials = self._special_texts.own_spans(self._template, conversation, chat.text)
+        return replace(chat, own_specials=own_specials, num_special_texts=self._special_texts.count(conversation))
+
+    def _document(self, text: str) -> RenderedChat:
+        """Plain text, all of it trained: between what the tokenizer itself puts around a text, and eos at the end."""
+        before, after = self._around_text
+        document = f"{before}{text}{after}"
+        return RenderedChat(document, ((0, len(document)),))
+
+    def _edges(self, document: str) -> tuple[Span, ...]:
+        """Where a document's own special tokens are."""
+        before, after = self._around_text
+        return ((0, len(before)), (len(document) - len(after), len(document)))
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Every token as text, for people to read; joined, they are the whole text.
@@ -194,6 +206,26 @@ def _check_surrogates(text: str) -> None:
     except UnicodeEncodeError as error:
         code = f"U+{ord(text[error.start]):04X}"
         raise RowRejected(Reason.LONE_SURROGATE, f"the text has the lone surrogate {code}") from None
+
+
+def _around_text(folder: TokenizerFolder) -> tuple[str, str]:
+    """The special tokens before and after a document of plain text.
+
+    Before: what the tokenizer's post-processor puts there, or bos where ``tokenizer_config.json`` says
+    ``add_bos_token``; nothing for tokenizers without that habit. After: what the post-processor puts there, else eos.
+    """
+    tokenizer = folder.tokenizer
+    bare = tokenizer.encode("a", add_special_tokens=False).ids
+    full = tokenizer.encode("a", add_special_tokens=True).ids
+    added = tokenizer.get_added_tokens_decoder()
+    start = next((at for at in range(len(full)) if full[at : at + len(bare)] == bare), 0)
+    before, after = (
+        "".join(added[index].content for index in part if index in added)
+        for part in (full[:start], full[start + len(bare) :])
+    )
+    if not before and folder.config.get("add_bos_token") is True:
+        before = folder.special_tokens.get("bos_token", "")
+    return before, after or folder.special_tokens["eos_token"]
 
 
 def _byte_of_symbol() -> dict[str, int]:

@@ -70,7 +70,7 @@ def test_only_conversations_and_rejections_come_out(name, row, data):
 
 
 def check(result: Conversation) -> None:
-    assert result.messages
+    assert bool(result.messages) != bool(result.text)
     assert result.original_id is None or isinstance(result.original_id, str)
     assert not {"messages", "add_generation_prompt"} & result.template_kwargs.keys()
     for message in result.messages:

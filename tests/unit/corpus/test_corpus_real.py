@@ -58,8 +58,6 @@ def test_corpus(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("short/oasst_trees/en_100_tree.jsonl", "Columns found: message_tree_id, tree_state, prompt"),
-        ("short/llamafactory_demo/dpo_en_demo.json", "preference data"),
         ("short/llamafactory_demo/kto_en_demo.json", "preference data"),
         ("other/longcite_cof_sample/input_sample.jsonl", "Columns found: idx, context"),
         ("other/longalign_fewshots/few_shots.json", "a row that is no object"),

@@ -97,8 +97,8 @@ def test_no_format_lists_columns_and_needs(tmp_path):
 
 def test_no_format_in_parquet_lists_all_columns(tmp_path):
     path = tmp_path / "rows.parquet"
-    pq.write_table(pa.table({"text": ["a"], "url": ["b"]}), path)
-    with pytest.raises(DataError, match="Columns found: text, url"):
+    pq.write_table(pa.table({"body": ["a"], "url": ["b"]}), path)
+    with pytest.raises(DataError, match="Columns found: body, url"):
         scan_corpus([SourceSpec(name="chats", paths=(str(path),))])
 
 
@@ -109,10 +109,10 @@ def test_no_readable_row_shows_the_first_fault(tmp_path):
 
 @pytest.mark.parametrize(
     "columns",
-    [{"chosen": OPENAI, "rejected": OPENAI}, {"label": True}, {"label": False}],
-    ids=["dpo", "kto", "kto-bad"],
+    [{"label": True}, {"label": False}],
+    ids=["kto", "kto-bad"],
 )
-def test_preference_data_is_not_taken_for_examples(tmp_path, columns):
+def test_verdicts_are_not_taken_for_examples(tmp_path, columns):
     row = {"messages": OPENAI, **columns}
     with pytest.raises(DataError, match="preference data"):
         detected(tmp_path, [row])

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from hbp_prep.corpus.formats import ROW_FORMATS, rename_columns
+from hbp_prep.corpus.formats import ROW_FORMATS
+from hbp_prep.corpus.renames import rename_columns
 from hbp_prep.reasons import Reason, RowRejected
 
 USER = {"role": "user", "content": "Why?"}

@@ -53,7 +53,7 @@ def test_each_glob_must_match(corpora):
 
 @pytest.mark.parametrize("pattern", ["notes.txt", "*"])
 def test_unknown_suffix(corpora, pattern):
-    with pytest.raises(ConfigError, match=r"notes\.txt: the suffix '\.txt' is no known file format; known: \.json, "):
+    with pytest.raises(ConfigError, match=r"notes\.txt: the suffix '\.txt' is no known file format; known: \.arrow, "):
         files(corpora, pattern)
 
 
