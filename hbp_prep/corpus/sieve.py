@@ -51,11 +51,11 @@ class SievedUnit:
     """What was found in a unit of n rows.
 
     Attributes:
-        is_filtered: bool[n], rows for which the filter is not true.
+        left_out: uint8[n] of ``LeftOut``: what the filter says of each row.
         hashes: 16 bytes for each of n rows, or none; all zero where a row has no conversation or is filtered.
     """
 
-    is_filtered: NDArray[np.bool_]
+    left_out: NDArray[np.uint8]
     hashes: Hashes
 
 
@@ -103,30 +103,31 @@ def sieve_unit(task: SieveTask) -> SievedUnit:
     """Judge and hash the rows of one unit. Runs in any process."""
     form = row_format(task.file.row_format)
     columns = where_columns(task.source) | (columns_to_read(form, task.source) if task.deduplicate else set())
-    is_filtered = np.zeros(task.unit.num_rows, np.bool_)
+    left_out = np.zeros(task.unit.num_rows, np.uint8)
     digests = bytearray(_HASH_BYTES * task.unit.num_rows if task.deduplicate else 0)
     batch: list[tuple[int, Any]] = []
     for _, index, row in read_values(task.file, task.unit, columns):
         batch.append((index, row))
         if len(batch) == _BATCH_ROWS:
-            _sieve_batch(task, batch, is_filtered, digests)
+            _sieve_batch(task, batch, left_out, digests)
             batch = []
-    _sieve_batch(task, batch, is_filtered, digests)
-    return SievedUnit(is_filtered=is_filtered, hashes=np.frombuffer(digests, _DTYPE))
+    _sieve_batch(task, batch, left_out, digests)
+    return SievedUnit(left_out=left_out, hashes=np.frombuffer(digests, _DTYPE))
 
 
 def _sieve_batch(
-    task: SieveTask, batch: Sequence[tuple[int, Any]], is_filtered: NDArray[np.bool_], digests: bytearray
+    task: SieveTask, batch: Sequence[tuple[int, Any]], left_out: NDArray[np.uint8], digests: bytearray
 ) -> None:
     if task.source.where is not None:
         objects = [(index, row) for index, row in batch if isinstance(row, dict)]
         for (index, _), verdict in zip(objects, where_is_true(task.source, [row for _, row in objects]), strict=True):
-            is_filtered[index] = verdict is False
+            if verdict is not True:
+                left_out[index] = LeftOut.UNJUDGED if isinstance(verdict, RowRejected) else LeftOut.FILTERED
     if not task.deduplicate:
         return
     form = row_format(task.file.row_format)
     for index, row in batch:
-        if is_filtered[index] or isinstance(row, RowRejected):
+        if left_out[index] or isinstance(row, RowRejected):
             continue
         conversation = convert(form, row, task.source)
         if isinstance(conversation, Conversation):
@@ -157,7 +158,7 @@ def _sieve(corpus: Corpus, deduplicate: bool, map_tasks: MapTasks, progress: Pro
     with track(progress, "Sieving", sum(task.unit.num_rows for task in tasks), "rows"):
         for task, found in zip(tasks, map_tasks(sieve_unit, tasks), strict=True):
             rows = slice(int(firsts[task.unit.index]), int(firsts[task.unit.index + 1]))
-            left_out[rows][found.is_filtered] = LeftOut.FILTERED
+            left_out[rows] = found.left_out
             if deduplicate:
                 hashes[rows] = found.hashes
             progress.advance(task.unit.num_rows)

@@ -128,6 +128,7 @@ class LeftOut(IntEnum):
     NOT = 0
     FILTERED = 1
     DUPLICATE = 2
+    UNJUDGED = 3  # the filter cannot be evaluated on it: a fault of the row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,25 @@ from hbp_prep.reasons import Reason, RowRejected
 
 # Parts of an expression, as polars serialises them, that look at one row at a time.
 _NODES = frozenset({"BinaryExpr", "Column", "Literal", "Cast", "Ternary", "Function", "Alias"})
-_FUNCTIONS = frozenset({"StringExpr", "ListExpr", "ArrayExpr", "StructExpr", "TemporalExpr", "Boolean", "Coalesce"})
-_SCALAR_FUNCTIONS = frozenset({"Abs", "Ceil", "Floor", "Negate", "Pow", "Round", "Sign", "SqlIsIn", "Log", "Exp"})
+_FUNCTIONS = frozenset(
+    {"StringExpr", "ListExpr", "ArrayExpr", "StructExpr", "TemporalExpr", "Boolean", "Coalesce", "Sql"}
+)
+_SCALAR_FUNCTIONS = frozenset(
+    {
+        "Abs",
+        "Ceil",
+        "Exp",
+        "FillNull",
+        "Floor",
+        "Log",
+        "MaxHorizontal",
+        "MinHorizontal",
+        "Negate",
+        "Pow",
+        "Round",
+        "Sign",
+    }
+)
 _BUT_NOT = frozenset(
     {
         "ConcatVertical",

@@ -334,6 +334,7 @@ def _not_selected(
         LeftOut.NOT: (Reason.NOT_SELECTED, _selection_of(source)),
         LeftOut.FILTERED: (Reason.NOT_SELECTED, f"where {source.where}"),
         LeftOut.DUPLICATE: (Reason.DUPLICATE, None),
+        LeftOut.UNJUDGED: (Reason.BAD_ROW, f"where {source.where}: cannot be evaluated on this row's values"),
     }
     numbers = row_numbers(corpus, unit)
     return [RejectedRow(int(numbers[at]), *reasons[int(why_not[at])]) for at in np.flatnonzero(repeats == 0)]

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hbp_prep.corpus.selection import RowSelection
 from hbp_prep.corpus.types import Corpus, CorpusFile, SourceSpec, Unit
 from hbp_prep.errors import ConfigError
-from hbp_prep.tokenization import table as table_module
 from hbp_prep.tokenization.encoding import EncodedSample
 from hbp_prep.tokenization.lengths import num_covered, split_row
 from hbp_prep.tokenization.store import TokenStore, UnitWriter, unit_path
@@ -123,7 +123,7 @@ def test_every_token_is_in_a_sample_or_counted(
         folder = Path(name)
         corpus = stored_corpus(folder, masks)
         repeats = np.array(uses[: len(masks)], np.uint16)
-        patch.setattr(table_module, "unit_repeats", lambda *_: repeats)
+        patch.setattr(RowSelection, "repeats", lambda *_: repeats)
         table = build_sample_table(
             corpus,
             folder / "store",
