@@ -47,7 +47,16 @@ def convert_messages(value: Any, where: str = "messages") -> list[dict[str, Any]
         raise RowRejected(Reason.BAD_ROW, f"{where} is {type_name(value)}, not a list of messages")
     if not value:
         raise RowRejected(Reason.NO_MESSAGES, f"{where} is empty")
-    return [_convert_message(message, where, index) for index, message in enumerate(value)]
+    messages = []
+    for index, message in enumerate(value):
+        # Nearly all messages are as plain as this.
+        if type(message) is dict and len(message) == 2:
+            role, content = message.get("role"), message.get("content")
+            if type(role) is str and type(content) is str and role in ROLES:
+                messages.append({"role": ROLES[role], "content": content})
+                continue
+        messages.append(_convert_message(message, where, index))
+    return messages
 
 
 def is_message(value: Any) -> bool:

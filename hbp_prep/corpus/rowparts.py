@@ -36,6 +36,8 @@ def original_id(row: Row) -> str | None:
 
 
 def _template_kwargs(row: Row) -> dict[str, Any]:
+    if row.get("tools") is None and row.get("chat_template_kwargs") is None:
+        return {}
     kwargs: dict[str, Any] = {}
     tools = _json_column(row, "tools")
     if tools is not None and not isinstance(tools, list):

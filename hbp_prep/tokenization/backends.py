@@ -6,7 +6,6 @@ tokenizer.json; while a corpus is tokenised, one text in 256,
 chosen by its content, is encoded by both, and a difference stops the run. Its caches are bounded (about 100 MB).
 """
 
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -16,11 +15,10 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.tokenization.sampling import is_sampled
 
 BACKENDS = ("auto", "tokenizers", "gigatoken")
-_SAMPLED_ONE_IN = 256
 _NUM_DRAWN_TOKENS = 4096
-_SAMPLED_BY_BYTES = 4096
 
 
 class TokenIds(NamedTuple):
@@ -132,11 +130,6 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool) ->
             f"tokenizer.backend: gigatoken cannot be used with this tokenizer ({why}); set it to auto or tokenizers"
         )
     return ReferenceBackend(tokenizer)
-
-
-def is_sampled(text: str) -> bool:
-    """Whether both backends encode this text: a matter of its content alone."""
-    return zlib.crc32(text[:_SAMPLED_BY_BYTES].encode()) % _SAMPLED_ONE_IN == 0
 
 
 def _texts_of_tokens(tokenizer: Tokenizer) -> list[str]:

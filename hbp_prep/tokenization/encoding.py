@@ -9,8 +9,7 @@ Memory: about 30 bytes a token of a batch, so batches are bounded by characters.
 import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +17,27 @@ from numpy.typing import NDArray
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.tokenization.backends import choose_backend
 from hbp_prep.tokenization.folder import TokenizerFolder
-from hbp_prep.tokenization.spans import RenderedChat
+from hbp_prep.tokenization.kernels import mark_targets
+from hbp_prep.tokenization.replay import RenderedChat
 from hbp_prep.tokenization.template import Span
 
 BATCH_CHARS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSample:
+class EncodedSample(NamedTuple):
     """A tokenised conversation.
 
     Attributes:
         input_ids: int32[n].
         loss_mask: bool[n], true where the token is a target; never on the first token.
         num_special_texts: Texts of special tokens in the row's own strings.
+        num_special_tokens: Special tokens among the ids.
     """
 
     input_ids: NDArray[np.int32]
     loss_mask: NDArray[np.bool_]
     num_special_texts: int = 0
+    num_special_tokens: int = 0
 
 
 class Encoder:
@@ -47,14 +48,16 @@ class Encoder:
     them count) and for edges at characters that a normaliser has merged into others.
     """
 
-    def __init__(self, folder: TokenizerFolder, backend: str) -> None:
-        """Choose the backend.
+    def __init__(self, folder: TokenizerFolder, backend: str, special_ids: Sequence[int]) -> None:
+        """Choose the backend; ``special_ids`` are those of special tokens.
 
         Raises:
             ConfigError: see :func:`choose_backend`.
         """
         self._tokenizer = folder.tokenizer
-        self._token_lengths = _token_lengths(folder)
+        self._token_bytes = _token_bytes(folder)
+        self._is_special = np.zeros(len(self._token_bytes), np.bool_)
+        self._is_special[list(special_ids)] = True
         steps = _steps(self._tokenizer.normalizer)
         self._is_byte_exact = folder.is_byte_level and steps <= {"NFC"}
         self._is_nfc = "NFC" in steps
@@ -86,21 +89,36 @@ class Encoder:
     def _encode_by_bytes(self, chats: Sequence[RenderedChat]) -> list[EncodedSample | None]:
         """``None`` where the tokens do not add up to the text."""
         ids, offsets = self._backend.encode([chat.text for chat in chats])
-        edges = np.zeros(len(ids) + 1, np.int64)
-        np.cumsum(self._token_lengths[ids], out=edges[1:])
-        begins = edges[offsets]
-        starts: list[int] = []
-        ends: list[int] = []
-        is_whole: list[bool] = []
-        for chat, begin, following in zip(chats, begins.tolist(), begins[1:].tolist(), strict=False):
-            num_bytes = _append_bytes(chat, begin, starts, ends)
-            is_whole.append(num_bytes == following - begin)
-        mask = _mask(edges[:-1], edges[1:], np.array(starts, np.int64), np.array(ends, np.int64))
-        mask[offsets[:-1][np.diff(offsets) > 0]] = False
+        return self._samples(chats, ids, offsets)
+
+    def _samples(
+        self, chats: Sequence[RenderedChat], ids: NDArray[np.int32], offsets: NDArray[np.int64]
+    ) -> list[EncodedSample | None]:
+        """Masks by running sums of the tokens' bytes; ``None`` where these do not add up to the text."""
+        span_offsets = np.zeros(len(chats) + 1, np.int64)
+        np.cumsum([len(chat.spans) for chat in chats], out=span_offsets[1:])
+        spans: list[Span] = []
+        expected = [_append_bytes(chat, spans) for chat in chats]
+        mask = np.empty(len(ids), np.bool_)
+        found = np.empty((2, len(chats)), np.int64)
+        mark_targets(
+            ids,
+            offsets,
+            self._token_bytes,
+            self._is_special,
+            span_offsets,
+            np.array(spans, np.int64).reshape(-1, 2),
+            mask,
+            *found,
+        )
         bounds = offsets.tolist()
         return [
-            EncodedSample(ids[start:stop], mask[start:stop], chat.num_special_texts) if whole else None
-            for chat, whole, start, stop in zip(chats, is_whole, bounds, bounds[1:], strict=False)
+            EncodedSample(ids[start:stop], mask[start:stop], chat.num_special_texts, num_specials)
+            if num_bytes == num_expected
+            else None
+            for chat, start, stop, num_expected, num_bytes, num_specials in zip(
+                chats, bounds, bounds[1:], expected, *found.tolist(), strict=False
+            )
         ]
 
     def _encode_by_offsets(self, chat: RenderedChat) -> EncodedSample | RowRejected:
@@ -121,18 +139,15 @@ class Encoder:
                 offsets.append(np.array(encoding.offsets, np.int64).reshape(-1, 2) + start)
         finally:
             self._tokenizer.encode_special_tokens = False
-        chars = np.concatenate(offsets) if offsets else np.zeros((0, 2), np.int64)
+        array = np.array(ids, np.int32)
         if self._is_exact(chat.text):
             # The same measure as on the fast path, whatever a tokenizer's post-processor does to offsets.
-            sizes = np.cumsum(self._token_lengths[ids], dtype=np.int64)
-            byte_starts: list[int] = []
-            byte_ends: list[int] = []
-            if _append_bytes(chat, 0, byte_starts, byte_ends) == (sizes[-1] if len(sizes) else 0):
-                edges = np.concatenate([[0], sizes])
-                mask = _mask(edges[:-1], edges[1:], np.array(byte_starts, np.int64), np.array(byte_ends, np.int64))
-                mask[:1] = False
-                return EncodedSample(np.array(ids, np.int32), mask, chat.num_special_texts)
-        return EncodedSample(np.array(ids, np.int32), mask_by_chars(chars, chat.spans), chat.num_special_texts)
+            (sample,) = self._samples([chat], array, np.array([0, len(ids)]))
+            if sample is not None:
+                return sample
+        chars = np.concatenate(offsets) if offsets else np.zeros((0, 2), np.int64)
+        num_specials = int(np.count_nonzero(self._is_special[array]))
+        return EncodedSample(array, mask_by_chars(chars, chat.spans), chat.num_special_texts, num_specials)
 
 
 def mask_by_chars(offsets: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.bool_]:
@@ -146,30 +161,17 @@ def mask_by_chars(offsets: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[
     return mask
 
 
-def _mask(
-    token_starts: NDArray[np.int64], token_ends: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """bool[n]: tokens that overlap one of the spans [starts, ends); all in bytes, tokens without a gap."""
-    changes = np.zeros(len(token_starts) + 1, np.int32)
-    np.add.at(changes, np.searchsorted(token_ends, starts, "right"), 1)
-    np.add.at(changes, np.searchsorted(token_starts, ends, "left"), -1)
-    return np.cumsum(changes[:-1]) > 0
-
-
-def _append_bytes(chat: RenderedChat, begin: int, starts: list[int], ends: list[int]) -> int:
-    """Append the spans' edges in bytes, ``begin`` added; returns the text's bytes."""
+def _append_bytes(chat: RenderedChat, spans: list[Span]) -> int:
+    """Append the loss spans in bytes; returns the text's bytes."""
     text = chat.text
     if text.isascii():
-        for start, end in chat.spans:
-            starts.append(begin + start)
-            ends.append(begin + end)
+        spans += chat.spans
         return len(text)
     position, num_bytes = 0, 0
     for start, end in chat.spans:
-        num_bytes += len(text[position:start].encode())
-        starts.append(begin + num_bytes)
-        num_bytes += len(text[start:end].encode())
-        ends.append(begin + num_bytes)
+        first = num_bytes + len(text[position:start].encode())
+        num_bytes = first + len(text[start:end].encode())
+        spans.append((first, num_bytes))
         position = end
     return num_bytes + len(text[position:].encode())
 
@@ -185,10 +187,10 @@ def _pieces(own_specials: Sequence[Span], length: int) -> list[tuple[int, int, b
     return [piece for piece in pieces if piece[0] < piece[1]]
 
 
-def _token_lengths(folder: TokenizerFolder) -> NDArray[np.int32]:
-    """Bytes of every token of a byte-level tokenizer, int32[vocabulary]: its text has one symbol for each."""
+def _token_bytes(folder: TokenizerFolder) -> NDArray[np.uint16]:
+    """Bytes of every token of a byte-level tokenizer, uint16[vocabulary]: its text has one symbol for each."""
     vocabulary = folder.tokenizer.get_vocab(with_added_tokens=True)
-    lengths = np.zeros(1 + max(vocabulary.values()), np.int32)
+    lengths = np.zeros(1 + max(vocabulary.values()), np.uint16)
     lengths[np.fromiter(vocabulary.values(), np.int64)] = np.fromiter(map(len, vocabulary), np.int64)
     for index, token in folder.tokenizer.get_added_tokens_decoder().items():
         lengths[index] = len(token.content.encode())

@@ -3,7 +3,9 @@
 A span reaches from behind an assistant turn's header to the end of its stop text. It is taken from the one full render
 (never from renders of prefixes, which templates refuse or treat otherwise), and only when it is proven:
 
-- A template with ``{% generation %}`` marks says itself where its spans are.
+- Plain conversations are replayed (see ``replay``): their spans are found in the text that the template prints of
+  contents that are nothing but names, so contents cannot be taken for anything else.
+- Others, or where that cannot be: a template with ``{% generation %}`` marks says itself where its spans are.
 - Otherwise, plain path: every turn reads ``header, prelude, content, stop`` without a gap, all messages appear in
   order, and there are as many headers as turns. One render, a few string searches.
 - Otherwise, marked path: render again with invisible marks around the contents. That the text is equal once the marks
@@ -11,7 +13,7 @@ A span reaches from behind an assistant turn's header to the end of its stop tex
 - Otherwise the row is rejected: right or rejected, never wrong.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -19,27 +21,12 @@ from typing import Any
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.tokenization.marks import free_marks, strings_in, take_out
+from hbp_prep.tokenization.replay import MARKS, NAMES, RenderedChat, Replay
 from hbp_prep.tokenization.template import ChatTemplate, Span
 from hbp_prep.tokenization.turns import TurnShape, learn_marked_stop, learn_turn_shape
 
 LOSS_ON = ("all", "last")
 _PLAIN_KEYS = frozenset({"role", "content", "weight", "train"})
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedChat:
-    """A conversation as text.
-
-    Attributes:
-        spans: Its loss spans: [start, end) in characters, ascending, disjoint.
-        own_specials: Where the template's own special tokens lie, if any other must be encoded as ordinary text.
-        num_special_texts: Texts of special tokens in the row's own strings.
-    """
-
-    text: str
-    spans: tuple[Span, ...]
-    own_specials: tuple[Span, ...] | None = None
-    num_special_texts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +45,20 @@ class _Region:
 class Renderer:
     """Renders conversations with one template and finds their loss spans."""
 
-    def __init__(self, template: ChatTemplate, stop_texts: Sequence[str], *, loss_on: str = "all") -> None:
+    def __init__(
+        self,
+        template: ChatTemplate,
+        stop_texts: Sequence[str],
+        *,
+        loss_on: str = "all",
+        count_specials: Callable[[str], int] | None = None,
+    ) -> None:
         """Learn the template's shape.
 
         Args:
             stop_texts: What may end a turn: the eos token first, then the other special tokens.
             loss_on: ``all`` assistant turns, or the ``last`` one only.
+            count_specials: See :class:`Replay`.
 
         Raises:
             ConfigError: spans cannot be derived from this template.
@@ -76,6 +71,7 @@ class Renderer:
         else:
             self._shape = learn_turn_shape(template, stop_texts)
             self._stop = self._shape.stop
+        self._replay = Replay(template, self._spans_of_printed, count_specials)
 
     def render(self, conversation: Conversation) -> RenderedChat:
         """The conversation's text and loss spans.
@@ -84,6 +80,8 @@ class Renderer:
             RowRejected: BAD_CONTENT, TEMPLATE_ERROR, SPANS_UNPROVEN, or NO_LOSS_TOKENS (no turn to train on).
         """
         variables = conversation.template_kwargs
+        if not variables and (chat := self._replay.render(conversation.messages)) is not None:
+            return chat
         if variables.get("tools") and not self._template.reads_tools:
             detail = f"{self._template.name} does not print the tools that the row has; use a template that does"
             raise RowRejected(Reason.TEMPLATE_ERROR, detail)
@@ -101,6 +99,19 @@ class Renderer:
             text = self._template.render(conversation.messages, variables)
             spans = _derive(self._template, self._shape, conversation, text)
         return RenderedChat(text, tuple(self._chosen(turns, spans)))
+
+    def _spans_of_printed(self, messages: list[dict[str, Any]], printed: str) -> tuple[str, Sequence[Span]] | None:
+        """Text and spans of plain messages, from what the template has printed; ``None`` if they are not proven."""
+        turns = [message for message in messages if message["role"] == "assistant"]
+        if not turns:
+            return None
+        try:
+            if self._shape is None:
+                text, blocks = self._template.generation_spans(printed, MARKS)
+                return text, self._chosen(turns, [(start, self._over_stop(text, end)) for start, end in blocks])
+            return printed, self._chosen(turns, _named_path(self._shape, messages, printed))
+        except RowRejected:
+            return None
 
     def _over_stop(self, text: str, end: int) -> int:
         return end + len(self._stop) if text.startswith(self._stop, end) else end
@@ -184,17 +195,39 @@ def _end_of_turn(shape: TurnShape, text: str, start: int, contents: Sequence[str
     return None
 
 
+def _named_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str) -> list[Span]:
+    """The spans in a text that was printed with names in place of contents; a content may be printed in pieces."""
+    regions: list[_Region] = []
+    numbers: list[int] = []
+    for match in NAMES.finditer(text):
+        number = int(match[1])
+        start = match.start()
+        if numbers and numbers[-1] == number:
+            numbers.pop()
+            start = regions.pop().first
+        numbers.append(number)
+        regions.append(_Region(messages[number]["role"] == "assistant", start, match.end()))
+    if sorted(numbers) != list(range(len(messages))):
+        raise _unproven("a message does not show in the rendered text in one place")
+    return _locate(shape, text, regions, *_turns([messages[number] for number in numbers]))
+
+
+def _turns(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[bool]]:
+    """The assistant's messages, and which of them answer a tool."""
+    roles = [message["role"] for message in messages]
+    answers_tool = [before == "tool" for before, role in pairwise(["", *roles]) if role == "assistant"]
+    return [message for message in messages if message["role"] == "assistant"], answers_tool
+
+
 def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Conversation, text: str) -> list[Span]:
     marks = free_marks([conversation.messages, conversation.template_kwargs], 4)
     found = _found_marks(template, conversation, text, marks)
     regions = _regions(found, marks)
-    turns = [message for message in conversation.messages if message["role"] == "assistant"]
+    turns, answers_tool = _turns(conversation.messages)
     others = [m for m in conversation.messages if m["role"] != "assistant" and (m.get("content") or "").strip()]
     num_turns = sum(region.is_turn for region in regions)
     if num_turns != len(turns) or len(regions) - num_turns < len(others):
         raise _unproven("a message, or a tool call, does not show in the rendered text exactly once")
-    roles = [message["role"] for message in conversation.messages]
-    answers_tool = [before == "tool" for before, role in pairwise(["", *roles]) if role == "assistant"]
     return _locate(shape, text, regions, turns, answers_tool)
 
 

@@ -20,7 +20,12 @@ from hbp_prep.tokenization.template import ChatTemplate, Span
 
 
 class SpecialTexts:
-    """The texts of one tokenizer's special tokens."""
+    """The texts of one tokenizer's special tokens.
+
+    Attributes:
+        are_apart: None is in another or begins with another's end. So none can come about over one that is there, and
+            a text that has as many as its template prints has no others.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         ordered = sorted(set(texts), key=lambda text: (-len(text), text))
@@ -34,6 +39,11 @@ class SpecialTexts:
         self._first_chars, self._last_chars = zip(*edges, strict=True)
         self._edge_chars = tuple(sorted({*self._first_chars, *self._last_chars}))
         self._has_single = len(ordered[-1]) == 1
+        self.are_apart = not any(
+            (one in other and one != other) or any(other.endswith(one[:stop]) for stop in range(1, len(one)))
+            for one in ordered
+            for other in ordered
+        )
 
     def check_absent(self, conversation: Conversation) -> None:
         """Refuse a row that has such text.
@@ -63,9 +73,13 @@ class SpecialTexts:
                     break
         return False
 
+    def count_in(self, text: str) -> int:
+        """Special texts in one text."""
+        return len(self._any.findall(text))
+
     def count(self, conversation: Conversation) -> int:
         """Special texts in the row's strings."""
-        return sum(len(self._any.findall(text)) for _, text in _strings_of(conversation))
+        return sum(self.count_in(text) for _, text in _strings_of(conversation))
 
     def own_spans(self, template: ChatTemplate, conversation: Conversation, text: str) -> tuple[Span, ...] | None:
         """Where in ``text`` the template's own special tokens lie; ``None``: all that are there are its own.

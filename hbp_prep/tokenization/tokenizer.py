@@ -2,7 +2,7 @@
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,17 @@ from hbp_prep.suggest import did_you_mean
 from hbp_prep.tokenization.backends import BACKENDS
 from hbp_prep.tokenization.encoding import EncodedSample, Encoder
 from hbp_prep.tokenization.folder import TokenizerFolder, find_template, read_tokenizer_folder
-from hbp_prep.tokenization.spans import LOSS_ON, RenderedChat, Renderer
+from hbp_prep.tokenization.replay import RenderedChat
+from hbp_prep.tokenization.spans import LOSS_ON, Renderer
 from hbp_prep.tokenization.specials import SpecialTexts
 from hbp_prep.tokenization.template import ChatTemplate, Span
 
 SPECIAL_TOKENS_IN_CONTENT = ("escape", "allow", "reject")
 
+_NO_TARGET = RowRejected(Reason.NO_LOSS_TOKENS, "none of the tokens is a target")
+
 # Raised when the same inputs would give other tokens or masks than before.
-_METHOD_VERSION = 2
+_METHOD_VERSION = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +77,16 @@ class ChatTokenizer:
         self._tokenizer = folder.tokenizer
         self._added = {index: token.content for index, token in added.items()}
         stop_texts = [eos, *sorted(specials - {eos}, key=lambda text: (-len(text), text))]
-        self._renderer = Renderer(template, stop_texts, loss_on=spec.loss_on)
         self._template = template
         self._special_texts = SpecialTexts(sorted(specials))
+        self._renderer = Renderer(
+            template,
+            stop_texts,
+            loss_on=spec.loss_on,
+            count_specials=self._special_texts.count_in if self._special_texts.are_apart else None,
+        )
         self._around_text = _around_text(folder)
+        self._special_ids = [index for text in specials if (index := self._tokenizer.token_to_id(text)) is not None]
         self._encoder: Encoder | None = None
         tokenizer_fingerprint = fingerprint([folder.sha256, folder.special_tokens, tokenizers.__version__])
         template_fingerprint = fingerprint(template.source)
@@ -111,7 +120,7 @@ class ChatTokenizer:
         """
         folder = read_tokenizer_folder(Path(spec.tokenizer))
         source, name = find_template(folder, spec.chat_template)
-        template = ChatTemplate(source, name, folder.special_tokens, fast=spec.backend != "tokenizers")
+        template = ChatTemplate(source, name, folder.special_tokens)
         return cls(spec, folder, template)
 
     def encode_batch(self, conversations: Sequence[Conversation]) -> list[EncodedSample | RowRejected]:
@@ -126,8 +135,10 @@ class ChatTokenizer:
                 results.append(rejected)
                 continue
             places.append(len(results))
-            results.append(RowRejected(Reason.NO_LOSS_TOKENS, "none of the tokens is a target"))
-        for place, sample in zip(places, self.encoder.encode(chats), strict=True):
+            results.append(_NO_TARGET)
+        for place, chat, sample in zip(places, chats, self.encoder.encode(chats), strict=True):
+            if isinstance(sample, EncodedSample) and chat.num_own_specials not in (None, sample.num_special_tokens):
+                sample = self._with_foreign_specials(conversations[place], chat)
             if isinstance(sample, RowRejected) or sample.loss_mask.any():
                 results[place] = sample
         return results
@@ -140,7 +151,7 @@ class ChatTokenizer:
             ConfigError: the backend that is demanded cannot be used with this tokenizer.
         """
         if self._encoder is None:
-            self._encoder = Encoder(self._folder, self.spec.backend)
+            self._encoder = Encoder(self._folder, self.spec.backend, self._special_ids)
         return self._encoder
 
     def render(self, conversation: Conversation) -> RenderedChat:
@@ -149,27 +160,41 @@ class ChatTokenizer:
         Raises:
             RowRejected: why the row cannot be used.
         """
-        policy = self.spec.special_tokens_in_content
-        if policy == "reject":
-            self._special_texts.check_absent(conversation)
         text = conversation.text
         chat = self._renderer.render(conversation) if text is None else self._document(text)
         if not chat.text.isascii():
             _check_surrogates(chat.text)
-        if not self._special_texts.may_touch(conversation):
-            return chat
+        if chat.num_own_specials is None and self._special_texts.may_touch(conversation):
+            return self._told_apart(conversation, chat)
+        return chat
+
+    def _with_foreign_specials(self, conversation: Conversation, chat: RenderedChat) -> EncodedSample | RowRejected:
+        """A row that turned out to have more special tokens than its template prints."""
+        try:
+            chat = self._told_apart(conversation, chat)
+        except RowRejected as rejected:
+            return rejected
+        (sample,) = self.encoder.encode([chat])
+        return sample
+
+    def _told_apart(self, conversation: Conversation, chat: RenderedChat) -> RenderedChat:
+        """The chat, with what the policy makes of special tokens' text in the row."""
+        policy = self.spec.special_tokens_in_content
+        if policy == "reject":
+            self._special_texts.check_absent(conversation)
         own_specials = None
-        if policy == "escape" and text is not None:
+        if policy == "escape" and conversation.text is not None:
             own_specials = self._edges(chat.text)
         elif policy == "escape":
             own_specials = self._special_texts.own_spans(self._template, conversation, chat.text)
-        return replace(chat, own_specials=own_specials, num_special_texts=self._special_texts.count(conversation))
+        return chat._replace(own_specials=own_specials, num_special_texts=self._special_texts.count(conversation))
 
     def _document(self, text: str) -> RenderedChat:
         """Plain text, all of it trained: between what the tokenizer itself puts around a text, and eos at the end."""
         before, after = self._around_text
         document = f"{before}{text}{after}"
-        return RenderedChat(document, ((0, len(document)),))
+        count = self._special_texts.count_in(before) + self._special_texts.count_in(after)
+        return RenderedChat(document, ((0, len(document)),), count if self._special_texts.are_apart else None)
 
     def _edges(self, document: str) -> tuple[Span, ...]:
         """Where a document's own special tokens are."""

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization import backends
+from hbp_prep.tokenization import sampling
 from hbp_prep.tokenization.backends import GigatokenBackend, ReferenceBackend, choose_backend
 from hbp_prep.tokenization.encoding import EncodedSample
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
@@ -101,7 +101,7 @@ def test_a_tokenizer_that_the_fast_backend_misreads_is_not_taken(tmp_path: Path)
 def test_a_difference_during_the_run_stops_it(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = Tokenizer.from_file(str(shared_data / "tokenizers/qwen3/tokenizer.json"))
     fast = GigatokenBackend(tokenizer)
-    monkeypatch.setattr(backends, "_SAMPLED_ONE_IN", 1)
+    monkeypatch.setattr(sampling, "_ONE_IN", 1)
     assert np.array_equal(fast.encode(["a b"]).ids, ReferenceBackend(tokenizer).encode(["a b"]).ids)
     tokenizer.add_tokens(["a b"])
     with pytest.raises(DataError, match="--tokenizer-backend tokenizers"):

@@ -141,7 +141,7 @@ def test_history_that_the_template_strips(with_template: WithTemplate) -> None:
     row = chat(("user", "assistant: "), ("assistant", "<think>hm</think>one"), ("user", "q"), ("assistant", "two"))
     assert trained_text(tokenizer, row, "#") == f"one{EOS}#two{EOS}"
     hidden = chat(("user", "q"), ("assistant", f"<think>hm</think>one{EOS}"))
-    assert rejection(tokenizer, hidden).reason is Reason.SPANS_UNPROVEN
+    assert trained_text(tokenizer, hidden, "#") == f"one{EOS}{EOS}"
 
 
 def test_empty_answer_behind_a_stripped_thought(with_template: WithTemplate) -> None:
@@ -276,7 +276,7 @@ def test_answers_to_tools_are_rejected_where_more_lies_between(with_template: Wi
     row = chat(("user", "q"), ("assistant", "find"), ("tool", "7"), ("assistant", "seven"))
     assert rejection(with_template(secret), row).reason is Reason.SPANS_UNPROVEN
     empty = chat(("user", "q"), ("assistant", "find"), ("tool", ""), ("assistant", "seven"))
-    assert rejection(with_template(AFTER_TOOL), empty).reason is Reason.SPANS_UNPROVEN
+    assert trained_text(with_template(AFTER_TOOL), empty, "#") == f"find{EOS}#seven{EOS}"
 
 
 def test_text_of_tools_that_looks_like_a_turn_is_rejected(with_template: WithTemplate) -> None:
