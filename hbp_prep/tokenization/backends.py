@@ -2,12 +2,16 @@
 
 ``gigatoken`` is 20 to 60 times faster and has no character offsets. It is taken for a tokenizer only after it has given
 the same ids on a fixed hard set of strings, and on tokens of the vocabulary, with this very
-tokenizer.json; while a corpus is tokenised, one text in 256,
-chosen by its content, is encoded by both, and a difference stops the run. Its caches are bounded (about 100 MB).
+tokenizer.json; while a corpus is tokenised, one text in 256, chosen by its content, is encoded by both, and a
+difference stops the run. Its cache of words grows with every new one (30 bytes and more each): once the process has
+grown by 256 MiB it is made anew, which takes half a second.
 """
 
+import json
+import mmap
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import gigatoken
 import numpy as np
@@ -19,6 +23,10 @@ from hbp_prep.tokenization.sampling import is_sampled
 
 BACKENDS = ("auto", "tokenizers", "gigatoken")
 _NUM_DRAWN_TOKENS = 4096
+_MOST_GROWTH_BYTES = 256 << 20
+# A cache that took less text than this is not what has grown.
+_LEAST_CHARS = 16 << 20
+_MOST_UNKNOWN_CHARS = 256 << 20
 
 
 class TokenIds(NamedTuple):
@@ -47,11 +55,17 @@ class ReferenceBackend:
 
     name = "tokenizers"
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, is_ordinary: bool = False) -> None:
+        """With ``is_ordinary``, special tokens' texts are ordinary text."""
         self._tokenizer = tokenizer
+        self._is_ordinary = is_ordinary
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
-        rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        self._tokenizer.encode_special_tokens = self._is_ordinary
+        try:
+            rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        finally:
+            self._tokenizer.encode_special_tokens = False
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return TokenIds(np.array([index for row in rows for index in row], np.int32), offsets)
@@ -66,10 +80,10 @@ class GigatokenBackend:
 
     name = "gigatoken"
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._reference = ReferenceBackend(tokenizer)
-        # From the loaded object, not its file: so it follows the Unicode version of the installed reference.
-        self._fast = gigatoken.Tokenizer(tokenizer)
+    def __init__(self, tokenizer: Tokenizer, *, is_ordinary: bool = False) -> None:
+        self._tokenizer = _without_specials(tokenizer) if is_ordinary else tokenizer
+        self._reference = ReferenceBackend(tokenizer, is_ordinary=is_ordinary)
+        self._load()
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         different = self._first_difference([*hard_texts(added), *_texts_of_tokens(tokenizer)])
         if different is not None:
@@ -88,7 +102,24 @@ class GigatokenBackend:
                 f"gigatoken and tokenizers give different token ids for the text that begins {different[:80]!r}; "
                 "run again with --tokenizer-backend tokenizers"
             )
-        return self._encode(texts)
+        ids = self._encode(texts)
+        self._num_chars += sum(map(len, texts))
+        if self._has_grown():
+            self._load()
+        return ids
+
+    def _load(self) -> None:
+        # From the loaded object, not its file: so it follows the Unicode version of the installed reference.
+        self._fast: Any = None  # the old cache goes before the new one comes
+        self._fast = gigatoken.Tokenizer(self._tokenizer)
+        self._num_chars = 0
+        self._resident_bytes = _resident_bytes()
+
+    def _has_grown(self) -> bool:
+        """Whether the cache may be large; where the system does not tell, by the text encoded."""
+        if self._resident_bytes is None:
+            return self._num_chars > _MOST_UNKNOWN_CHARS
+        return self._num_chars > _LEAST_CHARS and (_resident_bytes() or 0) > self._resident_bytes + _MOST_GROWTH_BYTES
 
     def _encode(self, texts: Sequence[str]) -> TokenIds:
         if not texts:
@@ -108,28 +139,55 @@ class GigatokenBackend:
         raise AssertionError("the ids differ, but no text's do")
 
 
-def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool) -> Backend:
+def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool, is_ordinary: bool = False) -> Backend:
     """The backend for ``wanted`` (one of ``BACKENDS``); ``auto`` takes the fast one wherever it is proven.
 
     Args:
+        is_ordinary: To it, special tokens' texts are ordinary text.
         is_byte_exact: Token ids give the tokens' bytes, and so the offsets that the fast backend does not have.
 
     Raises:
         ConfigError: ``gigatoken`` is demanded, and is not proven for this tokenizer.
     """
     if wanted == "tokenizers":
-        return ReferenceBackend(tokenizer)
+        return ReferenceBackend(tokenizer, is_ordinary=is_ordinary)
     why = "it is not a byte-level tokenizer"
     if is_byte_exact:
         try:
-            return GigatokenBackend(tokenizer)
+            return GigatokenBackend(tokenizer, is_ordinary=is_ordinary)
         except (ValueError, RuntimeError, NotImplementedError) as error:
             why = str(error)
     if wanted == "gigatoken":
         raise ConfigError(
             f"tokenizer.backend: gigatoken cannot be used with this tokenizer ({why}); set it to auto or tokenizers"
         )
-    return ReferenceBackend(tokenizer)
+    return ReferenceBackend(tokenizer, is_ordinary=is_ordinary)
+
+
+def _without_specials(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer to which special tokens' texts are ordinary.
+
+    They stay, so that all ids stay, under names that no text has but one that was made to: its special ids show it.
+    """
+    parts = json.loads(tokenizer.to_str())
+    vocabulary = parts["model"]["vocab"]
+    for token in parts["added_tokens"]:
+        if token["special"]:
+            name = f"\ufdd0{token['id']}\ufdd1"
+            if token["content"] in vocabulary:
+                vocabulary[name] = vocabulary.pop(token["content"])
+            token["content"] = name
+    parts["post_processor"] = None
+    return Tokenizer.from_str(json.dumps(parts))
+
+
+def _resident_bytes() -> int | None:
+    """Memory that this process holds now, where Linux tells."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return None
+    return int(pages) * mmap.PAGESIZE
 
 
 def _texts_of_tokens(tokenizer: Tokenizer) -> list[str]:

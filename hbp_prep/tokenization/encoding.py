@@ -9,13 +9,14 @@ Memory: about 30 bytes a token of a batch, so batches are bounded by characters.
 import json
 import unicodedata
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization.backends import choose_backend
+from hbp_prep.tokenization.backends import Backend, TokenIds, choose_backend
 from hbp_prep.tokenization.folder import TokenizerFolder
 from hbp_prep.tokenization.kernels import mark_targets
 from hbp_prep.tokenization.replay import RenderedChat
@@ -69,14 +70,23 @@ class Encoder:
         self._backend = choose_backend(self._tokenizer, backend, is_byte_exact=self._is_byte_exact)
         self.backend_name = self._backend.name
 
+    @cached_property
+    def _ordinary_backend(self) -> Backend:
+        """Made when the first row needs it."""
+        wanted = "tokenizers" if self.backend_name == "tokenizers" else "auto"
+        return choose_backend(self._tokenizer, wanted, is_byte_exact=self._is_byte_exact, is_ordinary=True)
+
     def encode(self, chats: Sequence[RenderedChat]) -> list[EncodedSample | RowRejected]:
         """Encode in order; in place of a chat that cannot be encoded, why."""
         results: list[EncodedSample | RowRejected | None] = [None] * len(chats)
-        places = [place for place, chat in enumerate(chats) if chat.own_specials is None and self._is_exact(chat.text)]
-        for batch in _batches(places, chats):
-            samples = self._encode_by_bytes([chats[place] for place in batch])
-            for place, sample in zip(batch, samples, strict=True):
-                results[place] = sample
+        exact = [place for place, chat in enumerate(chats) if self._is_exact(chat.text)]
+        plain = [place for place in exact if chats[place].own_specials is None]
+        escaped = [place for place in exact if chats[place].own_specials is not None and self._is_separable]
+        for places, encode in ((plain, self._encode_plain), (escaped, self._encode_escaped)):
+            for batch in _batches(places, chats):
+                wanted = [chats[place] for place in batch]
+                for place, sample in zip(batch, self._samples(wanted, *encode(wanted)), strict=True):
+                    results[place] = sample if sample is None or _has_own_only(chats[place], sample) else None
         return [
             self._encode_by_offsets(chat) if result is None else result
             for chat, result in zip(chats, results, strict=True)
@@ -86,10 +96,31 @@ class Encoder:
         """Whether the tokens' bytes are the text's."""
         return self._is_byte_exact and (not self._is_nfc or text.isascii() or unicodedata.is_normalized("NFC", text))
 
-    def _encode_by_bytes(self, chats: Sequence[RenderedChat]) -> list[EncodedSample | None]:
-        """``None`` where the tokens do not add up to the text."""
-        ids, offsets = self._backend.encode([chat.text for chat in chats])
-        return self._samples(chats, ids, offsets)
+    def _encode_plain(self, chats: Sequence[RenderedChat]) -> TokenIds:
+        return self._backend.encode([chat.text for chat in chats])
+
+    def _encode_escaped(self, chats: Sequence[RenderedChat]) -> TokenIds:
+        """Each chat in pieces: between the template's own special tokens, others are ordinary text."""
+        pieces = [
+            (number, chat.text[start:end], is_ordinary)
+            for number, chat in enumerate(chats)
+            for start, end, is_ordinary in _pieces(chat.own_specials or (), len(chat.text))
+        ]
+        is_ordinary = np.array([piece[2] for piece in pieces], np.bool_)
+        of_chat = np.array([piece[0] for piece in pieces], np.int64)
+        sizes = np.zeros(len(pieces), np.int64)
+        parts: list[NDArray[np.int32]] = []
+        places: list[NDArray[np.int64]] = []
+        for which, backend in ((is_ordinary, self._ordinary_backend), (~is_ordinary, self._backend)):
+            chosen = np.flatnonzero(which)
+            ids, offsets = backend.encode([pieces[place][1] for place in chosen.tolist()])
+            sizes[chosen] = np.diff(offsets)
+            parts.append(ids)
+            places.append(np.repeat(chosen, sizes[chosen]))
+        order = np.argsort(np.concatenate(places), kind="stable")
+        num_tokens = np.zeros(len(chats) + 1, np.int64)
+        np.add.at(num_tokens, 1 + of_chat, sizes)
+        return TokenIds(np.concatenate(parts)[order], np.cumsum(num_tokens))
 
     def _samples(
         self, chats: Sequence[RenderedChat], ids: NDArray[np.int32], offsets: NDArray[np.int64]
@@ -148,6 +179,11 @@ class Encoder:
         chars = np.concatenate(offsets) if offsets else np.zeros((0, 2), np.int64)
         num_specials = int(np.count_nonzero(self._is_special[array]))
         return EncodedSample(array, mask_by_chars(chars, chat.spans), chat.num_special_texts, num_specials)
+
+
+def _has_own_only(chat: RenderedChat, sample: EncodedSample) -> bool:
+    """Whether, in a chat whose own special tokens are told apart, there are no others."""
+    return chat.own_specials is None or sample.num_special_tokens == len(chat.own_specials)
 
 
 def mask_by_chars(offsets: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.bool_]:

@@ -15,14 +15,16 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from hbp_prep.errors import DataError
-from hbp_prep.tokenization.recording import Ask, Make, RecordableTemplate, Unrecordable
+from hbp_prep.tokenization.recording import RecordableTemplate
 from hbp_prep.tokenization.sampling import is_sampled
+from hbp_prep.tokenization.stand_ins import Ask, Make, Unrecordable
 from hbp_prep.tokenization.template import ChatTemplate, Span
 
 # Noncharacters: around the names that stand for contents, and around generation blocks.
 _NAME = "\ufdea{}\ufdeb"
 NAMES = re.compile(_NAME.format("([0-9]+)"))
 MARKS = ("\ufdec", "\ufded")
+_MARKED = re.compile("|".join(MARKS))
 _MOST_PARTS = 500_000
 
 
@@ -53,20 +55,29 @@ class _Printed(NamedTuple):
         texts: All parts; empty where a text made of contents goes.
         holes: Place in ``texts`` and maker of each of those.
         spans: Loss spans as [first part, part behind).
+        specials: The template's own special tokens: part, [start, end) in it.
     """
 
     texts: list[str]
     holes: list[tuple[int, Make]]
     spans: list[tuple[int, int]]
-    num_own_specials: int | None
+    specials: list[tuple[int, int, int]] | None
 
     def chat(self, contents: Sequence[str]) -> RenderedChat:
+        texts, edges = self._filled(contents)
+        spans = tuple([(edges[first], edges[behind]) for first, behind in self.spans])
+        return RenderedChat("".join(texts), spans, None if self.specials is None else len(self.specials))
+
+    def own_specials(self, contents: Sequence[str]) -> tuple[Span, ...]:
+        _, edges = self._filled(contents)
+        return tuple([(edges[part] + start, edges[part] + end) for part, start, end in self.specials or ()])
+
+    def _filled(self, contents: Sequence[str]) -> tuple[list[str], list[int]]:
+        """The parts' texts, and where in the whole text each begins."""
         texts = self.texts.copy()
         for place, make in self.holes:
             texts[place] = make(contents)
-        edges = list(accumulate(map(len, texts), initial=0))
-        spans = tuple([(edges[first], edges[behind]) for first, behind in self.spans])
-        return RenderedChat("".join(texts), spans, self.num_own_specials)
+        return texts, list(accumulate(map(len, texts), initial=0))
 
 
 class _Question:
@@ -90,19 +101,19 @@ class Replay:
         self,
         template: ChatTemplate,
         spans_of: SpansOf,
-        count_specials: Callable[[str], int] | None,
+        find_specials: Callable[[str], list[Span]] | None,
     ) -> None:
         """Nothing is recorded yet.
 
         Args:
             spans_of: The text and loss spans of messages, whose contents are names (``NAMES``), printed as a text (with
                 ``MARKS`` around generation blocks); ``None`` if the spans are not proven.
-            count_specials: How many special tokens a literal has; ``None`` if that tells nothing of a whole text.
+            find_specials: The special tokens in a literal; ``None`` if they tell nothing of a whole text.
         """
         self._template = template
         self._recordable = RecordableTemplate(template.source, template.variables, MARKS)
         self._spans_of = spans_of
-        self._count_specials = count_specials
+        self._find_specials = find_specials
         self._paths: dict[tuple[str, ...], _Node] = {}
         self._num_parts = 0
 
@@ -112,23 +123,22 @@ class Replay:
         Raises:
             DataError: a sampled row is printed otherwise by Jinja.
         """
-        roles, contents = [], []
-        for message in messages:
-            content = message.get("content")
-            if len(message) != 2 or type(content) is not str:
-                return None
-            roles.append(message["role"])
-            contents.append(content)
-        printed = self._printed(tuple(roles), contents)
-        if printed is None:
+        if (seen := _seen(messages)) is None or (printed := self._printed(*seen)) is None:
             return None
-        chat = printed.chat(contents)
+        chat = printed.chat(seen[1])
         if is_sampled(chat.text) and self._template.render(messages, {}) != chat.text:
             raise DataError(
                 f"{self._template.name}: the row that begins {chat.text[:80]!r} is printed otherwise when the template "
                 "is replayed; this is an error of hbp-prep, please report it"
             )
         return chat
+
+    def own_specials(self, messages: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
+        """Where the template's own special tokens lie in a chat whose ``num_own_specials`` is known."""
+        seen = _seen(messages)
+        printed = None if seen is None else self._printed(*seen)
+        assert seen is not None and printed is not None
+        return printed.own_specials(seen[1])
 
     def _printed(self, roles: tuple[str, ...], contents: Sequence[str]) -> _Printed | None:
         try:
@@ -187,9 +197,7 @@ class Replay:
                 position += len(name)
                 place_of_edge[position] = len(texts)
                 continue
-            literal = part
-            for mark in MARKS:
-                literal = literal.replace(mark, "")
+            literal = _MARKED.sub("", part)
             cuts = [position, *(edge for edge in edges if position < edge < position + len(literal))]
             for start, end in zip(cuts, [*cuts[1:], position + len(literal)], strict=True):
                 place_of_edge[start] = len(texts)
@@ -198,15 +206,30 @@ class Replay:
             place_of_edge[position] = len(texts)
         if position != len(text) or not place_of_edge.keys() >= set(edges):
             return None
-        count = self._count_specials
         return _Printed(
             texts=texts,
             holes=holes,
             spans=[(place_of_edge[start], place_of_edge[end]) for start, end in spans],
-            num_own_specials=None if count is None else sum(map(count, _literals(parts))),
+            specials=self._specials(parts, texts),
         )
 
+    def _specials(self, parts: Sequence[str | Make], texts: Sequence[str]) -> list[tuple[int, int, int]] | None:
+        """The literals' special tokens; ``None`` if that is not known, or one lies across the edge of a loss span."""
+        find = self._find_specials
+        if find is None:
+            return None
+        found = [(part, start, end) for part, text in enumerate(texts) for start, end in find(text)]
+        literals = [_MARKED.sub("", part) for part in parts if isinstance(part, str)]
+        return found if len(found) == sum(len(find(literal)) for literal in literals) else None
 
-def _literals(parts: Sequence[str | Make]) -> list[str]:
-    """Literals as they stand in the text: without marks."""
-    return ["".join(char for char in part if char not in MARKS) for part in parts if isinstance(part, str)]
+
+def _seen(messages: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[str]] | None:
+    """Roles and contents, if there is nothing else."""
+    roles, contents = [], []
+    for message in messages:
+        content = message.get("content")
+        if len(message) != 2 or type(content) is not str:
+            return None
+        roles.append(message["role"])
+        contents.append(content)
+    return tuple(roles), contents

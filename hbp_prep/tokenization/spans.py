@@ -14,12 +14,11 @@ A span reaches from behind an assistant turn's header to the end of its stop tex
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from hbp_prep.corpus.types import Conversation
 from hbp_prep.reasons import Reason, RowRejected
+from hbp_prep.tokenization.locate import Region, locate_turns, turns_of, unproven
 from hbp_prep.tokenization.marks import free_marks, strings_in, take_out
 from hbp_prep.tokenization.replay import MARKS, NAMES, RenderedChat, Replay
 from hbp_prep.tokenization.template import ChatTemplate, Span
@@ -27,19 +26,6 @@ from hbp_prep.tokenization.turns import TurnShape, learn_marked_stop, learn_turn
 
 LOSS_ON = ("all", "last")
 _PLAIN_KEYS = frozenset({"role", "content", "weight", "train"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """Where a message lies in the rendered text; ``start`` is ``None`` if the template dropped a turn's beginning."""
-
-    is_turn: bool
-    start: int | None
-    end: int
-
-    @property
-    def first(self) -> int:
-        return self.end if self.start is None else self.start
 
 
 class Renderer:
@@ -51,14 +37,14 @@ class Renderer:
         stop_texts: Sequence[str],
         *,
         loss_on: str = "all",
-        count_specials: Callable[[str], int] | None = None,
+        find_specials: Callable[[str], list[Span]] | None = None,
     ) -> None:
         """Learn the template's shape.
 
         Args:
             stop_texts: What may end a turn: the eos token first, then the other special tokens.
             loss_on: ``all`` assistant turns, or the ``last`` one only.
-            count_specials: See :class:`Replay`.
+            find_specials: See :class:`Replay`.
 
         Raises:
             ConfigError: spans cannot be derived from this template.
@@ -71,7 +57,7 @@ class Renderer:
         else:
             self._shape = learn_turn_shape(template, stop_texts)
             self._stop = self._shape.stop
-        self._replay = Replay(template, self._spans_of_printed, count_specials)
+        self._replay = Replay(template, self._spans_of_printed, find_specials)
 
     def render(self, conversation: Conversation) -> RenderedChat:
         """The conversation's text and loss spans.
@@ -100,6 +86,10 @@ class Renderer:
             spans = _derive(self._template, self._shape, conversation, text)
         return RenderedChat(text, tuple(self._chosen(turns, spans)))
 
+    def own_specials(self, conversation: Conversation) -> tuple[Span, ...]:
+        """See :meth:`Replay.own_specials`."""
+        return self._replay.own_specials(conversation.messages)
+
     def _spans_of_printed(self, messages: list[dict[str, Any]], printed: str) -> tuple[str, Sequence[Span]] | None:
         """Text and spans of plain messages, from what the template has printed; ``None`` if they are not proven."""
         turns = [message for message in messages if message["role"] == "assistant"]
@@ -124,7 +114,7 @@ class Renderer:
         if all(wanted):
             return spans
         if len(spans) != len(turns):
-            raise _unproven(
+            raise unproven(
                 f"{len(spans)} generation blocks for {len(turns)} turns; which of them are not trained is unknown"
             )
         if not any(wanted):
@@ -154,7 +144,7 @@ def _check_extras(shape: TurnShape, conversation: Conversation) -> None:
     for text in strings_in([values, conversation.template_kwargs]):
         for part in (shape.header, shape.stop):
             if part.strip() in text:
-                raise _unproven(f"text outside of the contents (tools, tool calls, reasoning) has {part.strip()!r}")
+                raise unproven(f"text outside of the contents (tools, tool calls, reasoning) has {part.strip()!r}")
 
 
 def _plain_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str) -> list[Span] | None:
@@ -197,7 +187,7 @@ def _end_of_turn(shape: TurnShape, text: str, start: int, contents: Sequence[str
 
 def _named_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str) -> list[Span]:
     """The spans in a text that was printed with names in place of contents; a content may be printed in pieces."""
-    regions: list[_Region] = []
+    regions: list[Region] = []
     numbers: list[int] = []
     for match in NAMES.finditer(text):
         number = int(match[1])
@@ -206,29 +196,22 @@ def _named_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str)
             numbers.pop()
             start = regions.pop().first
         numbers.append(number)
-        regions.append(_Region(messages[number]["role"] == "assistant", start, match.end()))
+        regions.append(Region(messages[number]["role"] == "assistant", start, match.end()))
     if sorted(numbers) != list(range(len(messages))):
-        raise _unproven("a message does not show in the rendered text in one place")
-    return _locate(shape, text, regions, *_turns([messages[number] for number in numbers]))
-
-
-def _turns(messages: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[bool]]:
-    """The assistant's messages, and which of them answer a tool."""
-    roles = [message["role"] for message in messages]
-    answers_tool = [before == "tool" for before, role in pairwise(["", *roles]) if role == "assistant"]
-    return [message for message in messages if message["role"] == "assistant"], answers_tool
+        raise unproven("a message does not show in the rendered text in one place")
+    return locate_turns(shape, text, regions, *turns_of([messages[number] for number in numbers]))
 
 
 def _marked_path(template: ChatTemplate, shape: TurnShape, conversation: Conversation, text: str) -> list[Span]:
     marks = free_marks([conversation.messages, conversation.template_kwargs], 4)
     found = _found_marks(template, conversation, text, marks)
     regions = _regions(found, marks)
-    turns, answers_tool = _turns(conversation.messages)
+    turns, answers_tool = turns_of(conversation.messages)
     others = [m for m in conversation.messages if m["role"] != "assistant" and (m.get("content") or "").strip()]
     num_turns = sum(region.is_turn for region in regions)
     if num_turns != len(turns) or len(regions) - num_turns < len(others):
-        raise _unproven("a message, or a tool call, does not show in the rendered text exactly once")
-    return _locate(shape, text, regions, turns, answers_tool)
+        raise unproven("a message, or a tool call, does not show in the rendered text exactly once")
+    return locate_turns(shape, text, regions, turns, answers_tool)
 
 
 def _found_marks(
@@ -244,11 +227,11 @@ def _found_marks(
         try:
             marked = template.render(marked_messages, conversation.template_kwargs)
         except RowRejected as error:
-            raise _unproven(f"the template fails once contents are marked: {error.detail}") from error
+            raise unproven(f"the template fails once contents are marked: {error.detail}") from error
         plain, found = take_out(marked, marks)
         if plain == text:
             return found
-    raise _unproven("the template prints a content otherwise once it is marked")
+    raise unproven("the template prints a content otherwise once it is marked")
 
 
 def _marked(message: dict[str, Any], marks: Sequence[str], *, is_core: bool) -> dict[str, Any]:
@@ -285,94 +268,22 @@ def _with_name(call: Any, before: str, behind: str) -> dict[str, Any]:
     return {**call, "name": f"{before}{call['name']}{behind}"}
 
 
-def _regions(found: Sequence[tuple[str, int]], marks: Sequence[str]) -> list[_Region]:
+def _regions(found: Sequence[tuple[str, int]], marks: Sequence[str]) -> list[Region]:
     """Pairs of marks as regions, in the text's order. A turn's start mark may be missing (a stripped think block)."""
     turn_start, turn_end, other_start, other_end = marks
-    regions: list[_Region] = []
+    regions: list[Region] = []
     opened: tuple[str, int] | None = None
     for mark, position in found:
         if mark in (turn_start, other_start) and opened is None:
             opened = (mark, position)
         elif mark == other_end and opened is not None and opened[0] == other_start:
-            regions.append(_Region(False, opened[1], position))
+            regions.append(Region(False, opened[1], position))
             opened = None
         elif mark == turn_end and (opened is None or opened[0] == turn_start):
-            regions.append(_Region(True, None if opened is None else opened[1], position))
+            regions.append(Region(True, None if opened is None else opened[1], position))
             opened = None
         else:
-            raise _unproven("messages overlap in the rendered text")
+            raise unproven("messages overlap in the rendered text")
     if opened is not None:
-        raise _unproven("the end of a message does not show in the rendered text")
+        raise unproven("the end of a message does not show in the rendered text")
     return regions
-
-
-def _locate(
-    shape: TurnShape,
-    text: str,
-    regions: Sequence[_Region],
-    turns: Sequence[dict[str, Any]],
-    answers_tool: Sequence[bool],
-) -> list[Span]:
-    """Header and stop of every turn, from the template's own text around its region."""
-    spans: list[Span] = []
-    remaining = iter(turns)
-    limits = [following.first for _, following in pairwise(regions)] + [len(text)]
-    boundary = 0
-    for region, limit in zip(regions, limits, strict=True):
-        if region.first < boundary:
-            raise _unproven("another message lies inside an assistant turn")
-        if not region.is_turn:
-            boundary = region.end
-            continue
-        turn = next(remaining)
-        start = None
-        if answers_tool[len(spans)] and region.start is not None and not turn.get("tool_calls"):
-            start = _behind_tool_header(shape, text, boundary, region.start)
-        if start is None:
-            start = _behind_header(shape, text, boundary, region, turn, f"assistant turn {len(spans)}")
-        stop = text.find(shape.stop, region.end, limit)
-        if stop < 0:
-            raise _unproven(f"assistant turn {len(spans)} does not end with {shape.stop!r}")
-        boundary = stop + len(shape.stop)
-        spans.append((start, boundary))
-    return spans
-
-
-def _behind_tool_header(shape: TurnShape, text: str, output_end: int, content_start: int) -> int | None:
-    """Where an answer begins that follows a tool's output directly; ``None`` if anything else lies between them.
-
-    White space at the edges of the output and of the answer lies between as well.
-    """
-    if shape.tool_header is None:
-        return None
-    between = text[output_end:content_start]
-    before, found, behind = between.partition(shape.tool_header)
-    return output_end + len(before) + len(found) if found and not before.strip() and not behind.strip() else None
-
-
-def _behind_header(shape: TurnShape, text: str, boundary: int, region: _Region, turn: dict[str, Any], name: str) -> int:
-    """Where a turn begins that the header opens."""
-    if region.start is None:
-        _check_partly_printed(shape, turn)
-    # Up to here the text must be free of a second header or a stop; a marked content may hold either.
-    clean_end = region.end if region.start is None or turn.get("tool_calls") else region.start
-    header = text.find(shape.header, boundary, clean_end)
-    start = header + len(shape.header)
-    if header < 0 or start > region.first:
-        raise _unproven(f"{name} does not begin with the header {shape.header.strip()!r}")
-    if text.find(shape.header, header + 1, clean_end) >= 0 or text.find(shape.stop, start, clean_end) >= 0:
-        raise _unproven(f"{name} has a second header or a stop token in it")
-    return start
-
-
-def _check_partly_printed(shape: TurnShape, turn: dict[str, Any]) -> None:
-    """A turn whose beginning is not printed may lack text of its content only, and no text like a turn's edge."""
-    content = turn.get("content") or ""
-    if not content.strip():
-        raise _unproven("the beginning of an assistant turn does not show in the rendered text")
-    if shape.header in content or shape.stop in content:
-        raise _unproven("an assistant turn is printed in part, and has a header or a stop token in its text")
-
-
-def _unproven(why: str) -> RowRejected:
-    return RowRejected(Reason.SPANS_UNPROVEN, why)

@@ -73,13 +73,13 @@ class SpecialTexts:
                     break
         return False
 
-    def count_in(self, text: str) -> int:
-        """Special texts in one text."""
-        return len(self._any.findall(text))
+    def find(self, text: str) -> list[Span]:
+        """Where special texts are in one text, leftmost longest."""
+        return [match.span() for match in self._any.finditer(text)]
 
     def count(self, conversation: Conversation) -> int:
         """Special texts in the row's strings."""
-        return sum(self.count_in(text) for _, text in _strings_of(conversation))
+        return sum(len(self.find(text)) for _, text in _strings_of(conversation))
 
     def own_spans(self, template: ChatTemplate, conversation: Conversation, text: str) -> tuple[Span, ...] | None:
         """Where in ``text`` the template's own special tokens lie; ``None``: all that are there are its own.

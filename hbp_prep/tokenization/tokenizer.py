@@ -83,7 +83,7 @@ class ChatTokenizer:
             template,
             stop_texts,
             loss_on=spec.loss_on,
-            count_specials=self._special_texts.count_in if self._special_texts.are_apart else None,
+            find_specials=self._special_texts.find if self._special_texts.are_apart else None,
         )
         self._around_text = _around_text(folder)
         self._special_ids = [index for text in specials if (index := self._tokenizer.token_to_id(text)) is not None]
@@ -136,11 +136,18 @@ class ChatTokenizer:
                 continue
             places.append(len(results))
             results.append(_NO_TARGET)
+        foreign: list[tuple[int, RenderedChat]] = []
         for place, chat, sample in zip(places, chats, self.encoder.encode(chats), strict=True):
             if isinstance(sample, EncodedSample) and chat.num_own_specials not in (None, sample.num_special_tokens):
-                sample = self._with_foreign_specials(conversations[place], chat)
-            if isinstance(sample, RowRejected) or sample.loss_mask.any():
-                results[place] = sample
+                # More special tokens than the template prints: some are made of the row's own text.
+                try:
+                    foreign.append((place, self._told_apart(conversations[place], chat)))
+                except RowRejected as rejected:
+                    results[place] = rejected
+            else:
+                results[place] = _trained(sample)
+        for (place, _), sample in zip(foreign, self.encoder.encode([chat for _, chat in foreign]), strict=True):
+            results[place] = _trained(sample)
         return results
 
     @property
@@ -168,15 +175,6 @@ class ChatTokenizer:
             return self._told_apart(conversation, chat)
         return chat
 
-    def _with_foreign_specials(self, conversation: Conversation, chat: RenderedChat) -> EncodedSample | RowRejected:
-        """A row that turned out to have more special tokens than its template prints."""
-        try:
-            chat = self._told_apart(conversation, chat)
-        except RowRejected as rejected:
-            return rejected
-        (sample,) = self.encoder.encode([chat])
-        return sample
-
     def _told_apart(self, conversation: Conversation, chat: RenderedChat) -> RenderedChat:
         """The chat, with what the policy makes of special tokens' text in the row."""
         policy = self.spec.special_tokens_in_content
@@ -185,6 +183,8 @@ class ChatTokenizer:
         own_specials = None
         if policy == "escape" and conversation.text is not None:
             own_specials = self._edges(chat.text)
+        elif policy == "escape" and chat.num_own_specials is not None:
+            own_specials = self._renderer.own_specials(conversation)
         elif policy == "escape":
             own_specials = self._special_texts.own_spans(self._template, conversation, chat.text)
         return chat._replace(own_specials=own_specials, num_special_texts=self._special_texts.count(conversation))
@@ -193,7 +193,7 @@ class ChatTokenizer:
         """Plain text, all of it trained: between what the tokenizer itself puts around a text, and eos at the end."""
         before, after = self._around_text
         document = f"{before}{text}{after}"
-        count = self._special_texts.count_in(before) + self._special_texts.count_in(after)
+        count = len(self._special_texts.find(before)) + len(self._special_texts.find(after))
         return RenderedChat(document, ((0, len(document)),), count if self._special_texts.are_apart else None)
 
     def _edges(self, document: str) -> tuple[Span, ...]:
@@ -223,6 +223,10 @@ class ChatTokenizer:
     def _special_id(self, name: str) -> int | None:
         text = self._folder.special_tokens.get(name)
         return None if text is None else self._tokenizer.token_to_id(text)
+
+
+def _trained(sample: EncodedSample | RowRejected) -> EncodedSample | RowRejected:
+    return sample if isinstance(sample, RowRejected) or sample.loss_mask.any() else _NO_TARGET
 
 
 def _check_surrogates(text: str) -> None:

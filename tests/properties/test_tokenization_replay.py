@@ -12,8 +12,9 @@ from hbp_prep.errors import DataError
 from hbp_prep.reasons import RowRejected
 from hbp_prep.tokenization import sampling
 from hbp_prep.tokenization.folder import find_template, read_tokenizer_folder
-from hbp_prep.tokenization.recording import Make, RecordableTemplate, Unrecordable, joined
+from hbp_prep.tokenization.recording import RecordableTemplate
 from hbp_prep.tokenization.replay import MARKS, Replay
+from hbp_prep.tokenization.stand_ins import Make, Unrecordable, joined
 from hbp_prep.tokenization.template import ChatTemplate, builtin_template
 
 # What templates do with a content `c`, `d` being another message's. The first kind must be replayed.
@@ -69,6 +70,7 @@ OTHERS = (
     "{{ c.split('a') | length }}{{ c.split('a')[1] }}{{ c.split('a')[5] is defined }}",
     "{{ range(3)[c] is defined }}{{ messages[c] is defined }}{{ c.strip(d) }}{{ c.startswith(d) }}{{ d in c }}",
     "{% if c not in ns and ns.append is defined %}n{% endif %}",
+    "{{ c.parts is defined }}{{ c._parts is defined }}{{ c.recorder }}{{ c.split('a').parts is defined }}",
     "{{ lipsum is defined }}{{ joiner(c)() }}{{ cycler(c, d).next() }}",
     "{{ raise_exception(c) }}",
 )

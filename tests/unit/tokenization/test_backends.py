@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization import sampling
+from hbp_prep.tokenization import backends, sampling
 from hbp_prep.tokenization.backends import GigatokenBackend, ReferenceBackend, choose_backend
 from hbp_prep.tokenization.encoding import EncodedSample
 from hbp_prep.tokenization.tokenizer import ChatTokenizer
@@ -21,7 +21,23 @@ from tests.unit.tokenization.building import chat, load, write_folder
 REAL = ("llama3_1", "qwen3", "deepseek_v3")
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.lists(
     st.sampled_from(
-        ["<|", "|>", "<|eot_id|>", "<|im_end|>", "<|end", "_of_text|>", "<｜", "｜>", " ", "\n", "'s", "12345", "é"]
+        [
+            "<|",
+            "|>",
+            "<|eot_id|>",
+            "<|im_end|>",
+            "\ufdd0151645\ufdd1",
+            "\ufdd0128009\ufdd1",
+            "<|end",
+            "_of_text|>",
+            "<｜",
+            "｜>",
+            " ",
+            "\n",
+            "'s",
+            "12345",
+            "é",
+        ]
     )
 ).map("".join)
 
@@ -118,3 +134,24 @@ def test_nul_and_lone_surrogates(tmp_path: Path, backend: str) -> None:
     assert "".join(tokenizer.token_texts(nul.input_ids.tolist())).count("\0") == 2
     assert isinstance(half, RowRejected)
     assert half.reason is Reason.LONE_SURROGATE
+
+
+@pytest.mark.real
+def test_the_cache_is_made_anew_when_the_process_has_grown(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer.from_file(str(shared_data / "tokenizers/llama3_1/tokenizer.json"))
+    fast = GigatokenBackend(tokenizer)
+    made: list[int] = []
+    load = fast._load
+    monkeypatch.setattr(fast, "_load", lambda: (made.append(1), load()))
+    texts = ["some words", "and others é"]
+    expected = fast.encode(texts)
+    monkeypatch.setattr(backends, "_LEAST_CHARS", 0)
+    assert not made
+    for resident in (0, None):
+        monkeypatch.setattr(backends, "_MOST_GROWTH_BYTES", 1)
+        monkeypatch.setattr(backends, "_MOST_UNKNOWN_CHARS", 1)
+        fast._resident_bytes = resident
+        found = [fast.encode(texts) for _ in range(2)]
+        assert len(made) >= 1
+        made.clear()
+        assert all(np.array_equal(one.ids, expected.ids) for one in found)
