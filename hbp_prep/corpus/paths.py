@@ -48,6 +48,10 @@ def source_files(source: SourceSpec) -> list[str]:
                 )
             named_by[real] = pattern
             files.append(path)
+    if source.split is not None and not any(map(is_saved_dataset, source.paths)):
+        raise ConfigError(
+            f"source {source.name!r}: split is {source.split!r}, but its paths name files; only datasets have splits"
+        )
     return files
 
 

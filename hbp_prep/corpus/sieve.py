@@ -23,6 +23,7 @@ from hbp_prep.corpus.formats import row_format
 from hbp_prep.corpus.read import columns_to_read, convert, read_values
 from hbp_prep.corpus.types import Conversation, Corpus, CorpusFile, LeftOut, SourceSpec, Unit
 from hbp_prep.corpus.where import where_columns, where_is_true
+from hbp_prep.errors import ConfigError
 from hbp_prep.files import atomic_write
 from hbp_prep.fingerprint import fingerprint
 from hbp_prep.progress import NoProgress, Progress, track
@@ -52,10 +53,12 @@ class SievedUnit:
 
     Attributes:
         left_out: uint8[n] of ``LeftOut``: what the filter says of each row.
+        has_columns: The filter's columns that any row has.
         hashes: 16 bytes for each of n rows, or none; all zero where a row has no conversation or is filtered.
     """
 
     left_out: NDArray[np.uint8]
+    has_columns: frozenset[str]
     hashes: Hashes
 
 
@@ -78,6 +81,7 @@ def sieve_corpus(
 
     Raises:
         DataError: a file is gone, damaged or changed.
+        ConfigError: a filter's column is in no row of its source.
     """
     progress = progress or NoProgress()
     if not deduplicate and all(source.where is None for source in corpus.sources):
@@ -105,14 +109,18 @@ def sieve_unit(task: SieveTask) -> SievedUnit:
     columns = where_columns(task.source) | (columns_to_read(form, task.source) if task.deduplicate else set())
     left_out = np.zeros(task.unit.num_rows, np.uint8)
     digests = bytearray(_HASH_BYTES * task.unit.num_rows if task.deduplicate else 0)
+    wanted = where_columns(task.source)
+    has_columns: set[str] = set()
     batch: list[tuple[int, Any]] = []
     for _, index, row in read_values(task.file, task.unit, columns):
+        if len(has_columns) < len(wanted) and isinstance(row, dict):
+            has_columns |= wanted & row.keys()
         batch.append((index, row))
         if len(batch) == _BATCH_ROWS:
             _sieve_batch(task, batch, left_out, digests)
             batch = []
     _sieve_batch(task, batch, left_out, digests)
-    return SievedUnit(left_out=left_out, hashes=np.frombuffer(digests, _DTYPE))
+    return SievedUnit(left_out=left_out, has_columns=frozenset(has_columns), hashes=np.frombuffer(digests, _DTYPE))
 
 
 def _sieve_batch(
@@ -155,13 +163,21 @@ def _sieve(corpus: Corpus, deduplicate: bool, map_tasks: MapTasks, progress: Pro
     left_out = np.zeros(sum(unit.num_rows for unit in corpus.units), np.uint8)
     firsts = np.cumsum([0, *(unit.num_rows for unit in corpus.units)])
     hashes = np.zeros(len(left_out) if deduplicate else 0, _DTYPE)
+    lacking = {source.name: where_columns(source) for source in corpus.sources}
     with track(progress, "Sieving", sum(task.unit.num_rows for task in tasks), "rows"):
         for task, found in zip(tasks, map_tasks(sieve_unit, tasks), strict=True):
             rows = slice(int(firsts[task.unit.index]), int(firsts[task.unit.index + 1]))
             left_out[rows] = found.left_out
+            lacking[task.source.name] -= found.has_columns
             if deduplicate:
                 hashes[rows] = found.hashes
             progress.advance(task.unit.num_rows)
+    for name, columns in lacking.items():
+        if columns:
+            raise ConfigError(
+                f"source {name!r}: where: no row has a column {', '.join(map(repr, sorted(columns)))}; names are those "
+                "in the file, and upper and lower case differ"
+            )
     if deduplicate:
         left_out[is_later_copy(hashes)] = LeftOut.DUPLICATE
     return left_out

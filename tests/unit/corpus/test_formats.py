@@ -3,7 +3,7 @@ import json
 import pytest
 
 from hbp_prep.corpus.formats import ROW_FORMATS
-from hbp_prep.corpus.renames import rename_columns
+from hbp_prep.corpus.renames import rename_columns, rename_keys
 from hbp_prep.reasons import Reason, RowRejected
 
 USER = {"role": "user", "content": "Why?"}
@@ -166,3 +166,86 @@ def test_rows_are_not_changed_by_conversion():
     before = json.dumps(row)
     ROW_FORMATS["messages"].convert(row)
     assert json.dumps(row) == before
+
+
+BETTER, WORSE = {"role": "assistant", "content": "Because."}, {"role": "assistant", "content": "No."}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "Why?", "chosen": "Because.", "rejected": "No."},
+        {"prompt": "Why?", "chosen": [USER, BETTER], "rejected": [USER, WORSE], "score_chosen": 8.0},
+        {"prompt": [USER], "chosen": [BETTER], "rejected": [WORSE]},
+        {"prompt": [USER], "chosen": BETTER, "rejected": WORSE},
+        {"conversations": [{"from": "human", "value": "Why?"}], "chosen": {"from": "gpt", "value": "Because."}},
+        {"question": "Why?", "chosen": "Because.", "rejected": "No."},
+        {"instruction": "Why?", "input": "", "chosen": "Because.", "rejected": "No."},
+        {"messages": [USER], "chosen": "Because.", "rejected": "No."},
+    ],
+)
+def test_of_a_pair_the_better_answer(row):
+    assert messages("preference", row) == [USER, BETTER]
+
+
+def test_pairs_that_are_none():
+    assert reason("preference", {"prompt": "Why?", "rejected": "No."}) == Reason.BAD_ROW
+    assert reason("preference", {"chosen": "Because.", "rejected": "No."}) == Reason.BAD_ROW
+    assert reason("preference", {"prompt": "Why?", "chosen": 3, "rejected": "No."}) == Reason.BAD_ROW
+    assert reason("preference", {"prompt": 3, "chosen": "Because.", "rejected": "No."}) == Reason.BAD_CONTENT
+
+
+def node(role: str, text: str, *replies: dict, **more) -> dict:
+    return {"role": role, "text": text, "replies": list(replies), **more}
+
+
+def test_of_a_tree_the_best_ranks():
+    tree = node(
+        "prompter",
+        "Why?",
+        node("assistant", "No.", rank=1),
+        node("assistant", "Deleted.", rank=0, deleted=True),
+        node(
+            "assistant",
+            "Because.",
+            node("prompter", "And?", node("assistant", "So."), node("assistant", "Thus.", rank=3), rank=None),
+            rank=0,
+        ),
+    )
+    row = {"message_tree_id": "t1", "prompt": tree, "id": "other"}
+    assert ROW_FORMATS["oasst"].detect(row)
+    conversation = ROW_FORMATS["oasst"].convert(row)
+    assert conversation.original_id == "t1"
+    assert conversation.messages == [
+        USER,
+        ASSISTANT,
+        {"role": "user", "content": "And?"},
+        {"role": "assistant", "content": "Thus."},
+    ]
+
+
+def test_a_question_that_nobody_answered_ends_the_path():
+    answered = node("prompter", "Why?", node("assistant", "Because.", node("prompter", "And?")))
+    assert messages("oasst", {"prompt": answered}) == [USER, ASSISTANT]
+    assert reason("oasst", {"prompt": node("prompter", "Why?")}) == Reason.NO_LOSS_TOKENS
+    assert reason("oasst", {"prompt": node("user", "Why?")}) == Reason.BAD_ROLE
+    assert reason("oasst", {"prompt": node("prompter", "Why?", 3)}) == Reason.BAD_ROW
+    assert reason("oasst", {"prompt": {"role": "prompter", "text": "Why?", "replies": 3}}) == Reason.BAD_ROW
+    assert reason("oasst", {"prompt": node("prompter", None)}) == Reason.BAD_CONTENT
+    assert reason("oasst", {"prompt": "Why?"}) == Reason.BAD_ROW
+
+
+def test_documents():
+    conversation = ROW_FORMATS["text"].convert({"text": " a\n", "id": 7, "system": "not read"})
+    assert (conversation.text, conversation.messages, conversation.original_id) == (" a\n", [], "7")
+    assert reason("text", {"text": ""}) == Reason.BAD_CONTENT
+    assert reason("text", {"text": 3}) == Reason.BAD_CONTENT
+    assert reason("text", {}) == Reason.BAD_ROW
+
+
+def test_keys_and_roles_of_messages_are_renamed():
+    row = {"messages": [{"speaker": "Frage", "utterance": "Why?", "content": "hidden"}, {"speaker": "gpt"}, 3], "x": 1}
+    renamed = rename_keys(row, {"role": "speaker", "content": "utterance"}, {"Frage": "user"})
+    assert renamed == {"messages": [{"role": "user", "content": "Why?"}, {"role": "gpt"}, 3], "x": 1}
+    assert rename_keys([{"from": "A", "value": "a"}], {}, {"A": "assistant"}) == [{"from": "assistant", "value": "a"}]
+    assert rename_keys({"messages": "text", "roles": [{"role": "A"}]}, {}, {"A": "user"})["roles"] == [{"role": "A"}]

@@ -178,23 +178,6 @@ def test_bad_addresses(tmp_path, address, error, what):
         scan(address, tmp_path / "spool")
 
 
-@pytest.fixture(scope="module")
-def s3(request):
-    """A server that speaks S3, on this machine."""
-    server_module = pytest.importorskip("moto.server")
-    pytest.importorskip("s3fs")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "test")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        patch.setenv("AWS_ENDPOINT_URL", endpoint)
-        yield
-    server.stop()
-
-
 @pytest.mark.filterwarnings("default")  # of s3fs, aiobotocore and moto, none of them ours
 def test_s3(tmp_path, s3):
     file_system = fsspec.filesystem("s3")
