@@ -41,6 +41,7 @@ test-slow: $(STAMP)  ## the slower suites
 
 bench: $(STAMP)  ## the benchmarks (see benchmarks/README.md)
 	$(BIN)/python -m benchmarks.planner
+	$(BIN)/python -m benchmarks.tokenization
 	$(BIN)/python -m benchmarks.end_to_end
 
 constraints:  ## pin what a fresh environment resolves to now

@@ -13,8 +13,8 @@ bytes. ``--times N`` repeats every source N times (for peak memory, which is tha
 
 import argparse
 import json
+import multiprocessing
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -84,6 +84,7 @@ def measure(data: Path, options: argparse.Namespace) -> dict[str, Any]:
             ours.append(seconds(lambda out=out: store(corpus, tokenizer, out, engine)))
             if number:
                 reference.append(seconds(lambda: encode_all(bare, texts)))
+        peak_worker_mb = max(map(peak_mb, multiprocessing.active_children()))
         summary = tokenize_corpus(corpus, spec, folder=out, seed=0, map_tasks=engine.map)
     best, best_reference = min(ours[1:]), min(reference)
     result: dict[str, Any] = {
@@ -99,7 +100,7 @@ def measure(data: Path, options: argparse.Namespace) -> dict[str, Any]:
         "tokens_per_second": summary.num_tokens / best,
         "tokenizers_seconds": best_reference,
         "times_tokenizers": best_reference / best,
-        "peak_worker_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024,
+        "peak_worker_mb": peak_worker_mb,
     }
     if options.hf_rows:
         step = max(1, len(conversations) // options.hf_rows)
@@ -170,6 +171,13 @@ def hf_map(
 
     taken = seconds(lambda: rows.map(encode, num_proc=num_proc, remove_columns=["messages"]))
     return taken, sum(len(text.encode()) for text in texts)
+
+
+def peak_mb(worker: multiprocessing.process.BaseProcess) -> float:
+    """The most memory that a worker has held; 0 where there is no /proc."""
+    status = Path(f"/proc/{worker.pid}/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def seconds(work: Callable[[], object]) -> float:
