@@ -67,6 +67,8 @@ def detect_formats(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, U
     """
     num_sampled = max(_LEAST_SAMPLED_ROWS_OF_FILE, _SAMPLED_ROWS // len(first_units))
     rows_of_file = [list(_first_rows(source, file, unit, num_sampled)) for file, unit in first_units]
+    found = [row for file_rows in rows_of_file for row in file_rows]
+    rows_of_file = [[_expected(row, source) for row in file_rows] for file_rows in rows_of_file]
     rows = [row for file_rows in rows_of_file for row in file_rows]
     values = [row for row in rows if not isinstance(row, RowRejected)]
     if not values:
@@ -80,7 +82,7 @@ def detect_formats(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, U
         )
     overall = _votes(rows)
     if not overall:
-        raise DataError(_no_format(source, first_units, values))
+        raise DataError(_no_format(source, first_units, [row for row in found if not isinstance(row, RowRejected)]))
     formats = [_most(_votes(file_rows) or overall) for file_rows in rows_of_file]
     num_fitting = sum(_votes(file_rows)[name] for file_rows, name in zip(rows_of_file, formats, strict=True))
     doubt = "" if num_fitting == len(rows) else f": {num_fitting} of the first {len(rows)} rows fit"
@@ -110,7 +112,11 @@ def _first_rows(source: SourceSpec, file: CorpusFile, unit: Unit, num_rows: int)
     names = {column for one in ROW_FORMATS.values() for column in one.columns} | {*PREFERENCE_COLUMNS}
     columns = {source.columns.get(name, name) for name in names}
     for _, _, row in islice(read_values(file, unit, columns), num_rows):
-        yield row if isinstance(row, RowRejected) else as_expected(row, source)
+        yield row
+
+
+def _expected(row: Any, source: SourceSpec) -> Any:
+    return row if isinstance(row, RowRejected) else as_expected(row, source)
 
 
 def _no_format(source: SourceSpec, first_units: Sequence[tuple[CorpusFile, Unit]], values: list[Any]) -> str:

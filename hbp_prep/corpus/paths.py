@@ -109,6 +109,8 @@ def _matches(source: SourceSpec, pattern: str) -> list[str]:
 
 def _nearest(pattern: str) -> str:
     """What exists on the way to ``pattern``: a name much like the missing one, or the last folder that exists."""
+    if os.path.islink(pattern):
+        return f"; it is a link to {os.readlink(pattern)}, which does not exist"
     parent, missing = Path(pattern).parent, Path(pattern).name
     while not parent.is_dir() and parent != parent.parent:
         parent, missing = parent.parent, parent.name

@@ -71,7 +71,7 @@ OTHERS = (
     "{{ range(3)[c] is defined }}{{ messages[c] is defined }}{{ c.strip(d) }}{{ c.startswith(d) }}{{ d in c }}",
     "{% if c not in ns and ns.append is defined %}n{% endif %}",
     "{{ c.parts is defined }}{{ c._parts is defined }}{{ c.recorder }}{{ c.split('a').parts is defined }}",
-    "{{ lipsum is defined }}{{ joiner(c)() }}{{ cycler(c, d).next() }}",
+    "{{ joiner(c)() }}{{ cycler(c, d).next() }}",
     "{{ raise_exception(c) }}",
 )
 HEAD = "{% set c = messages[0].content %}{% set d = messages[-1].content %}"

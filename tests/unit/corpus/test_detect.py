@@ -117,3 +117,11 @@ def test_verdicts_are_not_taken_for_examples(tmp_path, columns):
     with pytest.raises(DataError, match="preference data"):
         detected(tmp_path, [row])
     assert detected(tmp_path, [row], format="messages")[0] == "messages"
+
+
+def test_columns_found_are_those_of_the_file(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"messages": [], "talk": 1}\n')
+    spec = SourceSpec(name="s", paths=(str(path),), columns={"messages": "tolk"})
+    with pytest.raises(DataError, match="Columns found: messages, talk"):
+        scan_corpus([spec])

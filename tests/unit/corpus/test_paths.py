@@ -67,3 +67,9 @@ def test_same_file_twice_in_one_source(corpora):
     for patterns in [("a.jsonl", "?.jsonl"), ("a.jsonl", "a.jsonl"), ("a.jsonl", "link.jsonl")]:
         with pytest.raises(ConfigError, match="is named twice"):
             files(corpora, *patterns)
+
+
+def test_a_link_to_nothing_says_so(tmp_path):
+    (tmp_path / "rows.jsonl").symlink_to("gone.jsonl")
+    with pytest.raises(DataError, match=r"it is a link to gone\.jsonl, which does not exist"):
+        source_files(SourceSpec(name="s", paths=(str(tmp_path / "rows.jsonl"),)))

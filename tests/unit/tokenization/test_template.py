@@ -144,3 +144,9 @@ def test_templates_that_loop_or_allocate_are_stopped(body: str, why: str) -> Non
     assert template.render([{"role": "user", "content": "later"}], {}) == "x"
     with pytest.raises(RowRejected, match=why):
         template.render([{"role": "user", "content": "now"}], {})
+
+
+@pytest.mark.parametrize("body", ["{{ ['a', 'b'] | random }}", "{{ lipsum() }}"])
+def test_nothing_is_drawn_at_random(body: str) -> None:
+    with pytest.raises((ConfigError, RowRejected), match=r"No filter named 'random'|'lipsum' is undefined"):
+        ChatTemplate(body, "t", {}).render([{"role": "user", "content": "a"}], {})
