@@ -22,6 +22,8 @@ from hbp_prep.errors import ConfigError, DataError
 from hbp_prep.tokenization.sampling import is_sampled
 
 BACKENDS = ("auto", "tokenizers", "gigatoken")
+NAME_MARK = "\ufdd0"
+"""A noncharacter; texts that have it are not given to a backend to which special tokens' texts are ordinary."""
 _NUM_DRAWN_TOKENS = 4096
 _MOST_GROWTH_BYTES = 256 << 20
 # A cache that took less text than this is not what has grown.
@@ -143,7 +145,7 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool, is
     """The backend for ``wanted`` (one of ``BACKENDS``); ``auto`` takes the fast one wherever it is proven.
 
     Args:
-        is_ordinary: To it, special tokens' texts are ordinary text.
+        is_ordinary: To it, special tokens' texts are ordinary text (that has no ``NAME_MARK``).
         is_byte_exact: Token ids give the tokens' bytes, and so the offsets that the fast backend does not have.
 
     Raises:
@@ -167,13 +169,13 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool, is
 def _without_specials(tokenizer: Tokenizer) -> Tokenizer:
     """A tokenizer to which special tokens' texts are ordinary.
 
-    They stay, so that all ids stay, under names that no text has but one that was made to: its special ids show it.
+    They stay, so that all ids stay, under names that no text has without a ``NAME_MARK``.
     """
     parts = json.loads(tokenizer.to_str())
     vocabulary = parts["model"]["vocab"]
     for token in parts["added_tokens"]:
         if token["special"]:
-            name = f"\ufdd0{token['id']}\ufdd1"
+            name = f"{NAME_MARK}{token['id']}{NAME_MARK}"
             if token["content"] in vocabulary:
                 vocabulary[name] = vocabulary.pop(token["content"])
             token["content"] = name

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbp_prep.reasons import Reason, RowRejected
-from hbp_prep.tokenization.backends import Backend, TokenIds, choose_backend
+from hbp_prep.tokenization.backends import NAME_MARK, Backend, TokenIds, choose_backend
 from hbp_prep.tokenization.folder import TokenizerFolder
 from hbp_prep.tokenization.kernels import mark_targets
 from hbp_prep.tokenization.replay import RenderedChat
@@ -81,12 +81,16 @@ class Encoder:
         results: list[EncodedSample | RowRejected | None] = [None] * len(chats)
         exact = [place for place, chat in enumerate(chats) if self._is_exact(chat.text)]
         plain = [place for place in exact if chats[place].own_specials is None]
-        escaped = [place for place in exact if chats[place].own_specials is not None and self._is_separable]
+        escaped = [
+            place
+            for place in exact
+            if chats[place].own_specials is not None and self._is_separable and NAME_MARK not in chats[place].text
+        ]
         for places, encode in ((plain, self._encode_plain), (escaped, self._encode_escaped)):
             for batch in _batches(places, chats):
                 wanted = [chats[place] for place in batch]
                 for place, sample in zip(batch, self._samples(wanted, *encode(wanted)), strict=True):
-                    results[place] = sample if sample is None or _has_own_only(chats[place], sample) else None
+                    results[place] = sample
         return [
             self._encode_by_offsets(chat) if result is None else result
             for chat, result in zip(chats, results, strict=True)
@@ -179,11 +183,6 @@ class Encoder:
         chars = np.concatenate(offsets) if offsets else np.zeros((0, 2), np.int64)
         num_specials = int(np.count_nonzero(self._is_special[array]))
         return EncodedSample(array, mask_by_chars(chars, chat.spans), chat.num_special_texts, num_specials)
-
-
-def _has_own_only(chat: RenderedChat, sample: EncodedSample) -> bool:
-    """Whether, in a chat whose own special tokens are told apart, there are no others."""
-    return chat.own_specials is None or sample.num_special_tokens == len(chat.own_specials)
 
 
 def mask_by_chars(offsets: NDArray[np.int64], spans: Sequence[Span]) -> NDArray[np.bool_]:

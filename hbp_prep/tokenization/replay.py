@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from hbp_prep.errors import DataError
 from hbp_prep.tokenization.recording import RecordableTemplate
 from hbp_prep.tokenization.sampling import is_sampled
+from hbp_prep.tokenization.specials import SpecialTexts
 from hbp_prep.tokenization.stand_ins import Ask, Make, Unrecordable
 from hbp_prep.tokenization.template import ChatTemplate, Span
 
@@ -34,6 +35,7 @@ class RenderedChat(NamedTuple):
     Attributes:
         spans: Its loss spans: [start, end) in characters, ascending, disjoint.
         num_own_specials: How many special tokens the template itself prints, where that is known.
+        num_own_beginnings: How often it prints what special tokens begin with.
         own_specials: Where they lie, if any other must be encoded as ordinary text.
         num_special_texts: Texts of special tokens in the row's own strings.
     """
@@ -41,6 +43,7 @@ class RenderedChat(NamedTuple):
     text: str
     spans: tuple[Span, ...]
     num_own_specials: int | None = None
+    num_own_beginnings: int = 0
     own_specials: tuple[Span, ...] | None = None
     num_special_texts: int = 0
 
@@ -56,17 +59,20 @@ class _Printed(NamedTuple):
         holes: Place in ``texts`` and maker of each of those.
         spans: Loss spans as [first part, part behind).
         specials: The template's own special tokens: part, [start, end) in it.
+        num_beginnings: How often the literals have what special tokens begin with.
     """
 
     texts: list[str]
     holes: list[tuple[int, Make]]
     spans: list[tuple[int, int]]
     specials: list[tuple[int, int, int]] | None
+    num_beginnings: int
 
     def chat(self, contents: Sequence[str]) -> RenderedChat:
         texts, edges = self._filled(contents)
         spans = tuple([(edges[first], edges[behind]) for first, behind in self.spans])
-        return RenderedChat("".join(texts), spans, None if self.specials is None else len(self.specials))
+        num_specials = None if self.specials is None else len(self.specials)
+        return RenderedChat("".join(texts), spans, num_specials, self.num_beginnings)
 
     def own_specials(self, contents: Sequence[str]) -> tuple[Span, ...]:
         _, edges = self._filled(contents)
@@ -101,19 +107,19 @@ class Replay:
         self,
         template: ChatTemplate,
         spans_of: SpansOf,
-        find_specials: Callable[[str], list[Span]] | None,
+        specials: SpecialTexts | None,
     ) -> None:
         """Nothing is recorded yet.
 
         Args:
             spans_of: The text and loss spans of messages, whose contents are names (``NAMES``), printed as a text (with
                 ``MARKS`` around generation blocks); ``None`` if the spans are not proven.
-            find_specials: The special tokens in a literal; ``None`` if they tell nothing of a whole text.
+            specials: The tokenizer's, if those in its literals tell something of a whole text.
         """
         self._template = template
         self._recordable = RecordableTemplate(template.source, template.variables, MARKS)
         self._spans_of = spans_of
-        self._find_specials = find_specials
+        self._special_texts = specials
         self._paths: dict[tuple[str, ...], _Node] = {}
         self._num_parts = 0
 
@@ -175,8 +181,7 @@ class Replay:
     def _located(self, roles: Sequence[str], parts: Sequence[str | Make]) -> _Printed | None:
         """The parts, cut where loss spans begin and end; ``None`` if those are not proven."""
         names = [_NAME.format(number) for number in range(len(roles))]
-        literals = "".join(part for part in parts if isinstance(part, str))
-        if any(char in literals for char in (_NAME[0], _NAME[-1])):
+        if any(char in part for part in parts if isinstance(part, str) for char in (_NAME[0], _NAME[-1])):
             return None
         named = [part if isinstance(part, str) else part(names) for part in parts]
         messages = [{"role": role, "content": name} for role, name in zip(roles, names, strict=True)]
@@ -206,20 +211,22 @@ class Replay:
             place_of_edge[position] = len(texts)
         if position != len(text) or not place_of_edge.keys() >= set(edges):
             return None
+        literals = [_MARKED.sub("", part) for part in parts if isinstance(part, str)]
+        specials = self._special_texts
         return _Printed(
             texts=texts,
             holes=holes,
             spans=[(place_of_edge[start], place_of_edge[end]) for start, end in spans],
-            specials=self._specials(parts, texts),
+            specials=self._specials(literals, texts),
+            num_beginnings=0 if specials is None else sum(map(specials.count_beginnings, literals)),
         )
 
-    def _specials(self, parts: Sequence[str | Make], texts: Sequence[str]) -> list[tuple[int, int, int]] | None:
+    def _specials(self, literals: Sequence[str], texts: Sequence[str]) -> list[tuple[int, int, int]] | None:
         """The literals' special tokens; ``None`` if that is not known, or one lies across the edge of a loss span."""
-        find = self._find_specials
-        if find is None:
+        if self._special_texts is None:
             return None
+        find = self._special_texts.find
         found = [(part, start, end) for part, text in enumerate(texts) for start, end in find(text)]
-        literals = [_MARKED.sub("", part) for part in parts if isinstance(part, str)]
         return found if len(found) == sum(len(find(literal)) for literal in literals) else None
 
 

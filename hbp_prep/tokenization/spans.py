@@ -13,7 +13,7 @@ A span reaches from behind an assistant turn's header to the end of its stop tex
 - Otherwise the row is rejected: right or rejected, never wrong.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hbp_prep.corpus.types import Conversation
@@ -21,6 +21,7 @@ from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.tokenization.locate import Region, locate_turns, turns_of, unproven
 from hbp_prep.tokenization.marks import free_marks, strings_in, take_out
 from hbp_prep.tokenization.replay import MARKS, NAMES, RenderedChat, Replay
+from hbp_prep.tokenization.specials import SpecialTexts
 from hbp_prep.tokenization.template import ChatTemplate, Span
 from hbp_prep.tokenization.turns import TurnShape, learn_marked_stop, learn_turn_shape
 
@@ -37,14 +38,14 @@ class Renderer:
         stop_texts: Sequence[str],
         *,
         loss_on: str = "all",
-        find_specials: Callable[[str], list[Span]] | None = None,
+        specials: SpecialTexts | None = None,
     ) -> None:
         """Learn the template's shape.
 
         Args:
             stop_texts: What may end a turn: the eos token first, then the other special tokens.
             loss_on: ``all`` assistant turns, or the ``last`` one only.
-            find_specials: See :class:`Replay`.
+            specials: See :class:`Replay`.
 
         Raises:
             ConfigError: spans cannot be derived from this template.
@@ -57,7 +58,7 @@ class Renderer:
         else:
             self._shape = learn_turn_shape(template, stop_texts)
             self._stop = self._shape.stop
-        self._replay = Replay(template, self._spans_of_printed, find_specials)
+        self._replay = Replay(template, self._spans_of_printed, specials)
 
     def render(self, conversation: Conversation) -> RenderedChat:
         """The conversation's text and loss spans.

@@ -83,7 +83,7 @@ class ChatTokenizer:
             template,
             stop_texts,
             loss_on=spec.loss_on,
-            find_specials=self._special_texts.find if self._special_texts.are_apart else None,
+            specials=self._special_texts if self._special_texts.are_apart else None,
         )
         self._around_text = _around_text(folder)
         self._special_ids = [index for text in specials if (index := self._tokenizer.token_to_id(text)) is not None]
@@ -139,7 +139,7 @@ class ChatTokenizer:
         foreign: list[tuple[int, RenderedChat]] = []
         for place, chat, sample in zip(places, chats, self.encoder.encode(chats), strict=True):
             if isinstance(sample, EncodedSample) and chat.num_own_specials not in (None, sample.num_special_tokens):
-                # More special tokens than the template prints: some are made of the row's own text.
+                # As many beginnings as the template prints, but more special tokens: not all are its own.
                 try:
                     foreign.append((place, self._told_apart(conversations[place], chat)))
                 except RowRejected as rejected:
@@ -171,9 +171,11 @@ class ChatTokenizer:
         chat = self._renderer.render(conversation) if text is None else self._document(text)
         if not chat.text.isascii():
             _check_surrogates(chat.text)
-        if chat.num_own_specials is None and self._special_texts.may_touch(conversation):
-            return self._told_apart(conversation, chat)
-        return chat
+        if chat.num_own_specials is None:
+            may_have_others = self._special_texts.may_touch(conversation)
+        else:
+            may_have_others = self._special_texts.count_beginnings(chat.text) != chat.num_own_beginnings
+        return self._told_apart(conversation, chat) if may_have_others else chat
 
     def _told_apart(self, conversation: Conversation, chat: RenderedChat) -> RenderedChat:
         """The chat, with what the policy makes of special tokens' text in the row."""
@@ -187,14 +189,17 @@ class ChatTokenizer:
             own_specials = self._renderer.own_specials(conversation)
         elif policy == "escape":
             own_specials = self._special_texts.own_spans(self._template, conversation, chat.text)
-        return chat._replace(own_specials=own_specials, num_special_texts=self._special_texts.count(conversation))
+        num_special_texts = self._special_texts.count(conversation)
+        return chat._replace(num_own_specials=None, own_specials=own_specials, num_special_texts=num_special_texts)
 
     def _document(self, text: str) -> RenderedChat:
         """Plain text, all of it trained: between what the tokenizer itself puts around a text, and eos at the end."""
         before, after = self._around_text
         document = f"{before}{text}{after}"
-        count = len(self._special_texts.find(before)) + len(self._special_texts.find(after))
-        return RenderedChat(document, ((0, len(document)),), count if self._special_texts.are_apart else None)
+        specials = self._special_texts
+        num_own = sum(len(specials.find(text)) for text in (before, after)) if specials.are_apart else None
+        num_beginnings = sum(map(specials.count_beginnings, (before, after)))
+        return RenderedChat(document, ((0, len(document)),), num_own, num_beginnings)
 
     def _edges(self, document: str) -> tuple[Span, ...]:
         """Where a document's own special tokens are."""
