@@ -139,7 +139,7 @@ class ChatTokenizer:
         foreign: list[tuple[int, RenderedChat]] = []
         for place, chat, sample in zip(places, chats, self.encoder.encode(chats), strict=True):
             if isinstance(sample, EncodedSample) and chat.num_own_specials not in (None, sample.num_special_tokens):
-                # As many beginnings as the template prints, but more special tokens: not all are its own.
+                # Its text did not show it, but not all of its special tokens are the template's own.
                 try:
                     foreign.append((place, self._told_apart(conversations[place], chat)))
                 except RowRejected as rejected:
@@ -171,10 +171,13 @@ class ChatTokenizer:
         chat = self._renderer.render(conversation) if text is None else self._document(text)
         if not chat.text.isascii():
             _check_surrogates(chat.text)
+        specials = self._special_texts
         if chat.num_own_specials is None:
-            may_have_others = self._special_texts.may_touch(conversation)
+            may_have_others = specials.may_touch(conversation)
         else:
-            may_have_others = self._special_texts.count_beginnings(chat.text) != chat.num_own_beginnings
+            # Counting two characters is cheap; few rows have more of them, and fewer of these another special text.
+            has_more = specials.count_beginnings(chat.text) != chat.num_own_beginnings
+            may_have_others = has_more and len(specials.find(chat.text)) != chat.num_own_specials
         return self._told_apart(conversation, chat) if may_have_others else chat
 
     def _told_apart(self, conversation: Conversation, chat: RenderedChat) -> RenderedChat:
