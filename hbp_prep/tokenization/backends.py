@@ -44,9 +44,14 @@ class TokenIds(NamedTuple):
 
 
 class Backend(Protocol):
-    """Encodes texts; nothing is added to what they say."""
+    """Encodes texts; nothing is added to what they say.
+
+    Attributes:
+        why: Why it is not the fast one, though that was wished for.
+    """
 
     name: str
+    why: str | None
 
     def encode(self, texts: Sequence[str]) -> TokenIds:
         """The ids of every text."""
@@ -57,8 +62,9 @@ class ReferenceBackend:
 
     name = "tokenizers"
 
-    def __init__(self, tokenizer: Tokenizer, *, is_ordinary: bool = False) -> None:
-        """With ``is_ordinary``, special tokens' texts are ordinary text."""
+    def __init__(self, tokenizer: Tokenizer, *, is_ordinary: bool = False, why: str | None = None) -> None:
+        """With ``is_ordinary``, special tokens' texts are ordinary text; ``why`` the fast backend is not used."""
+        self.why = why
         self._tokenizer = tokenizer
         self._is_ordinary = is_ordinary
 
@@ -81,6 +87,7 @@ class GigatokenBackend:
     """
 
     name = "gigatoken"
+    why: str | None = None
 
     def __init__(self, tokenizer: Tokenizer, *, is_ordinary: bool = False) -> None:
         self._tokenizer = _without_specials(tokenizer) if is_ordinary else tokenizer
@@ -163,7 +170,7 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool, is
         raise ConfigError(
             f"tokenizer.backend: gigatoken cannot be used with this tokenizer ({why}); set it to auto or tokenizers"
         )
-    return ReferenceBackend(tokenizer, is_ordinary=is_ordinary)
+    return ReferenceBackend(tokenizer, is_ordinary=is_ordinary, why=why)
 
 
 def _without_specials(tokenizer: Tokenizer) -> Tokenizer:

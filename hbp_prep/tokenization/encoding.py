@@ -69,6 +69,7 @@ class Encoder:
         )
         self._backend = choose_backend(self._tokenizer, backend, is_byte_exact=self._is_byte_exact)
         self.backend_name = self._backend.name
+        self.why_not_fast = self._backend.why
 
     @cached_property
     def _ordinary_backend(self) -> Backend:

@@ -61,6 +61,7 @@ class TokenizationSummary:
         num_accepted: Of those, rows that became tokens.
         num_special_texts: Texts of special tokens in accepted rows' strings.
         backend: What encodes: ``tokenizers`` or ``gigatoken``.
+        why_not_fast: Why it is ``tokenizers``, though ``gigatoken`` was wished for.
     """
 
     num_units: int
@@ -72,12 +73,14 @@ class TokenizationSummary:
     num_loss_tokens: int
     num_special_texts: int
     backend: str
+    why_not_fast: str | None = None
 
     @property
     def sentence(self) -> str:
         """The run in one line, for people to read."""
+        why = "" if self.why_not_fast is None else f" (gigatoken is faster, but {self.why_not_fast})"
         return (
-            f"Tokenised with {self.backend}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
+            f"Tokenised with {self.backend}{why}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
             f"{self.num_special_texts:,} special tokens' texts inside rows"
         )
 
@@ -137,6 +140,7 @@ def tokenize_corpus(
         num_loss_tokens=sum(one.num_loss_tokens for one in counts),
         num_special_texts=sum(one.num_special_texts for one in counts),
         backend=backend,
+        why_not_fast=tokenizer.encoder.why_not_fast,
     )
 
 

@@ -109,6 +109,8 @@ def test_a_tokenizer_that_the_fast_backend_misreads_is_not_taken(tmp_path: Path)
     path = write_folder(tmp_path / "t", merges=(("Ċ", "Ċ"),)) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
     assert choose_backend(tokenizer, "auto", is_byte_exact=True).name == "tokenizers"
+    assert "its ids differ" in (choose_backend(tokenizer, "auto", is_byte_exact=True).why or "")
+    assert choose_backend(tokenizer, "tokenizers", is_byte_exact=True).why is None
     with pytest.raises(ConfigError, match="its ids differ"):
         choose_backend(tokenizer, "gigatoken", is_byte_exact=True)
 

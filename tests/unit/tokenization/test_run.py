@@ -396,3 +396,14 @@ def test_eos_is_where_the_mask_ends(work: Path) -> None:
     eos_id = 256 + 1
     for unit, index in zip(table.unit.tolist(), table.index.tolist(), strict=True):
         assert store.tokens(unit, index)[store.mask(unit, index)][-1] == eos_id
+
+
+def test_the_sentence_says_why_the_reference_encodes() -> None:
+    counts = {"num_units": 1, "num_reused_units": 0, "num_rows": 9, "num_selected": 9, "num_accepted": 8}
+    counts |= {"num_tokens": 5000, "num_loss_tokens": 70, "num_special_texts": 1}
+    why = TokenizationSummary(**counts, backend="tokenizers", why_not_fast="it is not a byte-level tokenizer")
+    assert why.sentence == (
+        "Tokenised with tokenizers (gigatoken is faster, but it is not a byte-level tokenizer): 8 rows, 5,000 tokens; "
+        "1 special tokens' texts inside rows"
+    )
+    assert "(" not in TokenizationSummary(**counts, backend="gigatoken").sentence
