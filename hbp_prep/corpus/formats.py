@@ -169,6 +169,8 @@ def _request(row: Row) -> list[dict[str, Any]]:
 def _oasst(row: Any) -> Conversation:
     """An OpenAssistant tree: from the prompt down, at every fork the reply of the best rank (0), not deleted."""
     node = required(object_of(row), "prompt")
+    if node is None:
+        raise RowRejected(Reason.BAD_ROW, "prompt is null, not the root of a tree")
     messages: list[dict[str, Any]] = []
     while node is not None:
         where = f"message {len(messages)} of the tree"

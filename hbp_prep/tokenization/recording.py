@@ -35,10 +35,27 @@ from hbp_prep.tokenization.stand_ins import (
     parts_of,
 )
 
+HIDDEN = None
+"""Stands in a shape for a text."""
+Shape = tuple[str | tuple[tuple[str, Any, type], ...], ...]
+"""What a template sees of a conversation besides its texts: for every message its role, if there is only a content
+besides, else all keys with their values, ``HIDDEN`` for texts, and the values' types."""
+
+
+def messages_of(shape: Shape, texts: Sequence[Any]) -> list[dict[str, Any]]:
+    """Messages of a shape, with these texts in the order of messages and keys."""
+    following = iter(texts)
+    return [
+        {"role": message, "content": next(following)}
+        if isinstance(message, str)
+        else {key: next(following) if value is HIDDEN else value for key, value, _ in message}
+        for message in shape
+    ]
+
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a template does with the contents of a conversation of certain roles.
+    """What a template does with the texts of a conversation of a certain shape.
 
     Attributes:
         questions: In the order asked, with the answers that led to the parts.
@@ -60,18 +77,16 @@ class RecordableTemplate:
         self._variables = dict(variables)
         self._has_marks = any(mark in source for mark in (OPEN, CLOSE, *generation_marks))
 
-    def record(self, roles: Sequence[str], contents: Sequence[str]) -> Recording:
-        """Run the template on messages of ``role`` and ``content``.
+    def record(self, shape: Shape, texts: Sequence[str]) -> Recording:
+        """Run the template on messages of this shape.
 
         Raises:
             Unrecordable: it cannot be recorded, or fails on this conversation.
         """
         if self._has_marks:
             raise Unrecordable("the template has the marks in its own text")
-        recorder = Recorder(contents)
-        messages = [
-            {"role": role, "content": Text(recorder, (itemgetter(number),))} for number, role in enumerate(roles)
-        ]
+        recorder = Recorder(texts)
+        messages = messages_of(shape, [Text(recorder, (itemgetter(number),)) for number in range(len(texts))])
         self._environment.begin(recorder)
         try:
             printed = self._template.render(self._variables, messages=messages, add_generation_prompt=False)

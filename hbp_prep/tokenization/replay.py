@@ -1,10 +1,10 @@
 """Conversations rendered by replaying recordings of their template, instead of running the template on each.
 
-Plain conversations (every message has a role and a content, nothing else) of the same roles whose contents answer the
-template's questions alike are printed alike, see ``recording``; so one run serves them all, and the rest is joining
-strings. Where a turn begins and ends is found once per recording, on contents that are nothing but names: no text of a
-row can be taken for a header or a stop. One row in 256, chosen by its content, is rendered by Jinja as well, and a
-difference stops the run.
+Plain conversations (messages have a role and a content, perhaps a reasoning, and whether they are trained) of one shape
+whose texts answer the template's questions alike are printed alike, see ``recording``; so one run serves them all, and
+the rest is joining strings. Where a turn begins and ends is found once per recording, on texts that are nothing but
+names: no text of a row can be taken for a header or a stop. One row in 256, chosen by its content, is rendered by Jinja
+as well, and a difference stops the run.
 
 Cost: 1 us and 0.3 us a message, whatever the template; a new recording costs two renders. Memory: a few megabytes.
 """
@@ -15,17 +15,19 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from hbp_prep.errors import DataError
-from hbp_prep.tokenization.recording import RecordableTemplate
+from hbp_prep.tokenization.recording import HIDDEN, RecordableTemplate, Shape, messages_of
 from hbp_prep.tokenization.sampling import is_sampled
 from hbp_prep.tokenization.specials import SpecialTexts
 from hbp_prep.tokenization.stand_ins import Ask, Make, Unrecordable
 from hbp_prep.tokenization.template import ChatTemplate, Span
 
-# Noncharacters: around the names that stand for contents, and around generation blocks.
-_NAME = "\ufdea{}\ufdeb"
-NAMES = re.compile(_NAME.format("([0-9]+)"))
+# Noncharacters: around the names that stand for texts, and around generation blocks. A name is its message's number,
+# with a plus if it is not the content's.
+_NAME_OPEN, _NAME_CLOSE = "\ufdea", "\ufdeb"
+NAMES = re.compile(rf"{_NAME_OPEN}([0-9]+)(\+?){_NAME_CLOSE}")
 MARKS = ("\ufdec", "\ufded")
 _MARKED = re.compile("|".join(MARKS))
+_FLAGS = frozenset({"train", "weight"})
 _MOST_PARTS = 500_000
 
 
@@ -112,7 +114,7 @@ class Replay:
         """Nothing is recorded yet.
 
         Args:
-            spans_of: The text and loss spans of messages, whose contents are names (``NAMES``), printed as a text (with
+            spans_of: The text and loss spans of messages, whose texts are names (``NAMES``), printed as a text (with
                 ``MARKS`` around generation blocks); ``None`` if the spans are not proven.
             specials: The tokenizer's, if those in its literals tell something of a whole text.
         """
@@ -120,7 +122,8 @@ class Replay:
         self._recordable = RecordableTemplate(template.source, template.variables, MARKS)
         self._spans_of = spans_of
         self._special_texts = specials
-        self._paths: dict[tuple[str, ...], _Node] = {}
+        self._hidden = frozenset({"content", "reasoning_content"} if template.reads_reasoning else {"content"})
+        self._paths: dict[Shape, _Node] = {}
         self._num_parts = 0
 
     def render(self, messages: Sequence[dict[str, Any]]) -> RenderedChat | None:
@@ -129,7 +132,7 @@ class Replay:
         Raises:
             DataError: a sampled row is printed otherwise by Jinja.
         """
-        if (seen := _seen(messages)) is None or (printed := self._printed(*seen)) is None:
+        if (seen := self._seen(messages)) is None or (printed := self._printed(*seen)) is None:
             return None
         chat = printed.chat(seen[1])
         if is_sampled(chat.text) and self._template.render(messages, {}) != chat.text:
@@ -141,21 +144,46 @@ class Replay:
 
     def own_specials(self, messages: Sequence[dict[str, Any]]) -> tuple[Span, ...]:
         """Where the template's own special tokens lie in a chat whose ``num_own_specials`` is known."""
-        seen = _seen(messages)
+        seen = self._seen(messages)
         printed = None if seen is None else self._printed(*seen)
         assert seen is not None and printed is not None
         return printed.own_specials(seen[1])
 
-    def _printed(self, roles: tuple[str, ...], contents: Sequence[str]) -> _Printed | None:
+    def _seen(self, messages: Sequence[dict[str, Any]]) -> tuple[Shape, list[str]] | None:
+        """Shape and texts; ``None`` if there is more to the messages."""
+        shape: list[Any] = []
+        texts: list[str] = []
+        for message in messages:
+            content = message.get("content")
+            if type(content) is not str:
+                return None
+            if len(message) == 2:
+                shape.append(message["role"])
+                texts.append(content)
+                continue
+            keys: list[tuple[str, Any, type]] = []
+            for key, value in message.items():
+                kind = type(value)
+                if key in self._hidden and kind is str:
+                    keys.append((key, HIDDEN, str))
+                    texts.append(value)
+                elif key == "role" or (key in _FLAGS and kind in (bool, int)):
+                    keys.append((key, value, kind))
+                else:
+                    return None
+            shape.append(tuple(keys))
+        return tuple(shape), texts
+
+    def _printed(self, shape: Shape, texts: Sequence[str]) -> _Printed | None:
         try:
-            node = self._paths[roles]
+            node = self._paths[shape]
             while isinstance(node, _Question):
-                node = node.answers[node.ask(contents)]
+                node = node.answers[node.ask(texts)]
         except KeyError:
-            return self._record(roles, contents)
+            return self._record(shape, texts)
         return node
 
-    def _record(self, roles: tuple[str, ...], contents: Sequence[str]) -> _Printed | None:
+    def _record(self, shape: Shape, texts: Sequence[str]) -> _Printed | None:
         """Run the template, and keep its path."""
         if self._num_parts > _MOST_PARTS:
             self._paths.clear()
@@ -163,14 +191,14 @@ class Replay:
         questions: Sequence[tuple[Ask, bool]] = ()
         printed = None
         try:
-            recording = self._recordable.record(roles, contents)
+            recording = self._recordable.record(shape, texts)
             questions = recording.questions
-            printed = self._located(roles, recording.parts)
+            printed = self._located(shape, recording.parts)
         except Unrecordable as refusal:
             questions = refusal.questions
         self._num_parts += 1 + len(questions) + (0 if printed is None else len(printed.texts))
         branches: dict[Any, _Node] = self._paths
-        answer: Any = roles
+        answer: Any = shape
         for ask, following in questions:
             node = branches.setdefault(answer, _Question(ask))
             assert isinstance(node, _Question)
@@ -178,14 +206,13 @@ class Replay:
         branches[answer] = printed
         return printed
 
-    def _located(self, roles: Sequence[str], parts: Sequence[str | Make]) -> _Printed | None:
+    def _located(self, shape: Shape, parts: Sequence[str | Make]) -> _Printed | None:
         """The parts, cut where loss spans begin and end; ``None`` if those are not proven."""
-        names = [_NAME.format(number) for number in range(len(roles))]
-        if any(char in part for part in parts if isinstance(part, str) for char in (_NAME[0], _NAME[-1])):
+        if any(char in part for part in parts if isinstance(part, str) for char in (_NAME_OPEN, _NAME_CLOSE)):
             return None
+        names = _names(shape)
         named = [part if isinstance(part, str) else part(names) for part in parts]
-        messages = [{"role": role, "content": name} for role, name in zip(roles, names, strict=True)]
-        found = self._spans_of(messages, "".join(named))
+        found = self._spans_of(messages_of(shape, names), "".join(named))
         if found is None or not all(named):
             return None
         text, spans = found
@@ -230,13 +257,10 @@ class Replay:
         return found if len(found) == sum(len(find(literal)) for literal in literals) else None
 
 
-def _seen(messages: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], list[str]] | None:
-    """Roles and contents, if there is nothing else."""
-    roles, contents = [], []
-    for message in messages:
-        content = message.get("content")
-        if len(message) != 2 or type(content) is not str:
-            return None
-        roles.append(message["role"])
-        contents.append(content)
-    return tuple(roles), contents
+def _names(shape: Shape) -> list[str]:
+    """What stands for the texts of a shape."""
+    return [
+        f"{_NAME_OPEN}{number}{'' if key == 'content' else '+'}{_NAME_CLOSE}"
+        for number, message in enumerate(shape)
+        for key in (["content"] if isinstance(message, str) else [key for key, value, _ in message if value is HIDDEN])
+    ]

@@ -190,15 +190,18 @@ def _named_path(shape: TurnShape, messages: Sequence[dict[str, Any]], text: str)
     """The spans in a text that was printed with names in place of contents; a content may be printed in pieces."""
     regions: list[Region] = []
     numbers: list[int] = []
+    shown: set[int] = set()
     for match in NAMES.finditer(text):
         number = int(match[1])
         start = match.start()
+        if not match[2]:
+            shown.add(number)
         if numbers and numbers[-1] == number:
             numbers.pop()
             start = regions.pop().first
         numbers.append(number)
         regions.append(Region(messages[number]["role"] == "assistant", start, match.end()))
-    if sorted(numbers) != list(range(len(messages))):
+    if sorted(numbers) != list(range(len(messages))) or len(shown) < len(messages):
         raise unproven("a message does not show in the rendered text in one place")
     return locate_turns(shape, text, regions, *turns_of([messages[number] for number in numbers]))
 

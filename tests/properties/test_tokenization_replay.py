@@ -104,7 +104,7 @@ def test_a_recording_tells_what_is_printed_for_all_that_answer_alike(
     template, recordable = compiled(HEAD + body)
     recorded, other = ([pair[side] for pair in pairs[: len(roles)]] for side in (0, 1))
     try:
-        recording = recordable.record(roles, recorded)
+        recording = recordable.record(tuple(roles), recorded)
     except Unrecordable:
         assert body not in RECORDED
         return
@@ -119,9 +119,9 @@ def test_what_fails_is_not_recorded() -> None:
     source = "{% if messages[0].content == 'x' %}{{ raise_exception('no') }}{% endif %}"
     template = RecordableTemplate(source, {}, MARKS)
     with pytest.raises(Unrecordable) as failure:
-        template.record(["user"], ["x"])
+        template.record(("user",), ["x"])
     assert [answer for _, answer in failure.value.questions] == [True]
-    assert template.record(["user"], ["y"]).parts == ()
+    assert template.record(("user",), ["y"]).parts == ()
 
 
 def replay_of(template: ChatTemplate) -> Replay:
@@ -153,6 +153,47 @@ def test_real_templates_are_replayed(template: ChatTemplate, rows: list[tuple[li
             continue
         assert chat is not None
         assert chat.text == expected
+
+
+@st.composite
+def messages_with_more(draw: st.DrawFn) -> list[dict[str, object]]:
+    """Reasoning, flags, and keys in any order."""
+    messages: list[dict[str, object]] = []
+    for role in draw(ROLES):
+        keys: dict[str, object] = {"role": role, "content": draw(TEXTS)}
+        if draw(st.booleans()):
+            keys["reasoning_content"] = draw(TEXTS)
+        keys |= draw(st.sampled_from(({}, {"train": True}, {"train": False}, {"weight": 0}, {"weight": 1})))
+        messages.append(dict(draw(st.permutations(list(keys.items())))))
+    return messages
+
+
+@pytest.mark.real
+@given(rows=st.lists(messages_with_more(), min_size=1, max_size=12))
+@MANY
+def test_reasoning_and_flags_are_replayed(template: ChatTemplate, rows: list[list[dict[str, object]]]) -> None:
+    replay = replay_of(template)
+    for messages in rows:
+        chat = replay.render(messages)
+        try:
+            expected = template.render(messages, {})
+        except RowRejected:
+            assert chat is None
+            continue
+        if chat is None:
+            assert not template.reads_reasoning
+            assert any("reasoning_content" in message for message in messages)
+        else:
+            assert chat.text == expected
+
+
+def test_values_of_flags_are_told_apart() -> None:
+    replay = replay_of(ChatTemplate("{{ messages[0].weight }}{{ messages[0].content }}", "t", {}))
+    for weight in (1, True, 0, False, 1):
+        chat = replay.render([{"role": "user", "content": "a", "weight": weight}])
+        assert chat is not None
+        assert chat.text == f"{weight}a"
+    assert replay.render([{"role": "user", "content": "a", "weight": 1.0}]) is None
 
 
 def test_a_sampled_row_that_differs_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

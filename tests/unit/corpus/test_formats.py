@@ -233,6 +233,7 @@ def test_a_question_that_nobody_answered_ends_the_path():
     assert reason("oasst", {"prompt": {"role": "prompter", "text": "Why?", "replies": 3}}) == Reason.BAD_ROW
     assert reason("oasst", {"prompt": node("prompter", None)}) == Reason.BAD_CONTENT
     assert reason("oasst", {"prompt": "Why?"}) == Reason.BAD_ROW
+    assert reason("oasst", {"prompt": None}) == Reason.BAD_ROW
 
 
 def test_documents():
