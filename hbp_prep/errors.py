@@ -1,6 +1,11 @@
 """The one tree of errors that users see: a clear sentence and an exit code, never a traceback."""
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line; its type where it says nothing."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class HbpError(Exception):
     """Something that the user can understand and mend. ``str(error)`` is the whole message.
 

@@ -68,6 +68,11 @@ def write_error(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be written ({error.strerror or error}); check the folder's permissions")
 
 
+def read_error(path: Path | str, error: OSError) -> DataError:
+    """The sentence for a failed read."""
+    return DataError(f"{path}: cannot be read ({error.strerror or error})")
+
+
 def write_bytes(path: Path | str, data: bytes) -> None:
     """Write ``data`` to ``path`` atomically."""
     with atomic_write(path) as handle:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from hbp_prep.corpus.parquet import to_rows
-from hbp_prep.errors import DataError
+from hbp_prep.errors import DataError, first_line
 
 _MAGIC = b"ARROW1"
 _SLICE_BYTES = 2 << 20
@@ -92,4 +92,4 @@ def _reader(path: str, file_format: str) -> Iterator[Any]:
             opened = pa.ipc.open_stream(source) if file_format == "arrow_stream" else pa.ipc.open_file(source)
             yield opened
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a valid Arrow IPC file ({str(error).strip().splitlines()[0]})") from error
+        raise DataError(f"{path} is not a valid Arrow IPC file ({first_line(error)})") from error

@@ -7,7 +7,7 @@ library is imported only where a source names a dataset: it takes seconds and hu
 import os
 from typing import Any
 
-from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.errors import ConfigError, DataError, first_line
 from hbp_prep.suggest import did_you_mean
 
 _MARKS = ("state.json", "dataset_dict.json")
@@ -46,9 +46,9 @@ def hub_files(name: str, subset: str | None, split: str | None) -> list[str]:
     try:
         found = load_dataset(name, subset)
     except ValueError as error:
-        raise ConfigError(f"dataset {name!r}: {_first_line(error)}") from error
+        raise ConfigError(f"dataset {name!r}: {first_line(error)}") from error
     except (OSError, RuntimeError) as error:
-        raise DataError(f"dataset {name!r} cannot be had from the hub ({_first_line(error)})") from error
+        raise DataError(f"dataset {name!r} cannot be had from the hub ({first_line(error)})") from error
     return _files_of(found, f"dataset {name!r}", split)
 
 
@@ -66,7 +66,3 @@ def _files_of(found: Any, what: str, split: str | None) -> list[str]:
     if not files:
         raise DataError(f"{what} has no rows")
     return files
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hbp_prep.errors import DataError
+from hbp_prep.errors import DataError, first_line
 from hbp_prep.reasons import Reason, RowRejected
 
 UNITS_PER_ROW_GROUP = 16
@@ -66,7 +66,7 @@ def read_rows(path: str, start: int, stop: int, columns: Collection[str]) -> Ite
         try:
             batch = next(batches, None)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path}: row group {index} cannot be read ({_first_line(error)})") from error
+            raise DataError(f"{path}: row group {index} cannot be read ({first_line(error)})") from error
         if batch is None:
             raise DataError(f"{path}: row group {index} has fewer rows than it says; the file is damaged")
         wanted = batch.slice(max(0, start - first), stop - max(start, first)) if first + len(batch) > start else None
@@ -89,14 +89,14 @@ def _to_row(row: pa.RecordBatch) -> Any:
     except UnicodeDecodeError as error:
         return RowRejected(Reason.INVALID_UTF8, f"a text column: {error.reason} at byte {error.start}")
     except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
-        return RowRejected(Reason.BAD_ROW, f"a value cannot be read ({_first_line(error)})")
+        return RowRejected(Reason.BAD_ROW, f"a value cannot be read ({first_line(error)})")
 
 
 def _open(path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a valid Parquet file ({_first_line(error)})") from error
+        raise DataError(f"{path} is not a valid Parquet file ({first_line(error)})") from error
 
 
 def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
@@ -107,7 +107,3 @@ def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
             return index, first
         first += num_rows
     raise AssertionError(f"row {row} is beyond the file's {first} rows")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

@@ -26,6 +26,7 @@ from hbp_prep.corpus.renames import MESSAGE_KEYS, rename_columns, rename_keys
 from hbp_prep.corpus.rowstream import MAX_ROW_BYTES, RowStream, read_rows
 from hbp_prep.corpus.types import Conversation, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.errors import DataError
+from hbp_prep.files import read_error
 from hbp_prep.reasons import Reason, RowRejected
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89abABc-fC-F]")
@@ -127,7 +128,7 @@ def _json_rows(file: CorpusFile, unit: Unit) -> Iterator[tuple[int, Any]]:
                 else:
                     yield number, (row, where)
     except OSError as error:
-        raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(file.path, error) from error
     fault = stream.fault_at_end(file.size_bytes) if unit.stop == file.size_bytes else None
     if fault is not None:
         yield stream.next_number, RowRejected(Reason.INVALID_JSON, f"{fault[1]} (at byte {fault[0]})")
@@ -173,7 +174,7 @@ def _check_unchanged(file: CorpusFile) -> None:
     try:
         now = FileSignature.of(os.stat(file.local_path))
     except OSError as error:
-        raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(file.path, error) from error
     if now.size_bytes != file.size_bytes or file.signature not in (None, now):
         raise DataError(
             f"{file.path} has changed since it was scanned ({now.size_bytes:,} bytes now, {file.size_bytes:,} then); "

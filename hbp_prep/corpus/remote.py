@@ -14,6 +14,7 @@ from fsspec.core import url_to_fs
 
 from hbp_prep.corpus.types import FileSignature
 from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.files import read_error
 
 # What a store may say of a file's version, in the words of the different file systems.
 _VERSION_KEYS = (
@@ -93,7 +94,7 @@ def remote_errors(address: str) -> Iterator[None]:
     except ValueError as error:
         raise ConfigError(f"{address}: no usable address ({error})") from error
     except OSError as error:
-        raise DataError(f"{address}: cannot be read ({error.strerror or error})") from error
+        raise read_error(address, error) from error
     except _backend_errors() as error:
         raise DataError(f"{address}: cannot be read ({error}); check credentials and endpoint") from error
 

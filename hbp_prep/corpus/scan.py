@@ -32,7 +32,7 @@ from hbp_prep.corpus.spool import fetch, needs_spool, signature_of, spool_path
 from hbp_prep.corpus.types import Corpus, CorpusFile, FileSignature, SourceSpec, Unit
 from hbp_prep.corpus.where import check_where
 from hbp_prep.errors import ConfigError, DataError
-from hbp_prep.files import write_json
+from hbp_prep.files import read_error, write_json
 from hbp_prep.progress import NoProgress, Progress, track
 
 UNIT_BYTES = 4 << 20
@@ -171,7 +171,7 @@ def _scan_plain(path: str, unit_bytes: int) -> FileScan:
                 checksum, units = _scan_text(handle, file_format, begin, signature.size_bytes, unit_bytes)
         changed = FileSignature.of(os.stat(path)) != signature
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(path, error) from error
     if changed:
         raise DataError(f"{path} changed while it was read; run again when nothing writes to it")
     return FileScan(

@@ -23,7 +23,7 @@ from hbp_prep.corpus.paths import COMPRESSIONS, compression_of
 from hbp_prep.corpus.remote import is_remote, open_remote, signature
 from hbp_prep.corpus.types import FileSignature
 from hbp_prep.errors import DataError
-from hbp_prep.files import atomic_write
+from hbp_prep.files import atomic_write, read_error
 
 _CHUNK_BYTES = 1 << 20
 # Chat text shrinks 3 to 20 times. Beyond this, once the content is large, it is taken for a decompression bomb.
@@ -57,7 +57,7 @@ def signature_of(path: str) -> FileSignature:
     try:
         return FileSignature.of(os.stat(path))
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(path, error) from error
 
 
 def fetch(path: str, folder: Path) -> FileSignature:
@@ -110,6 +110,6 @@ def _opened(path: str) -> Iterator[BinaryIO]:
     try:
         handle = open(path, "rb")  # noqa: SIM115 - closed below
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(path, error) from error
     with handle:
         yield handle

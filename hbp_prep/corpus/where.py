@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from hbp_prep.corpus.types import SourceSpec
-from hbp_prep.errors import ConfigError
+from hbp_prep.errors import ConfigError, first_line
 from hbp_prep.reasons import Reason, RowRejected
 
 # Parts of an expression, as polars serialises them, that look at one row at a time.
@@ -87,8 +87,7 @@ def _judge(expression: pl.Expr, columns: Sequence[str], row: dict[str, Any]) -> 
     try:
         return bool(_evaluate(expression, columns, [row])[0])
     except (PolarsError, TypeError, ValueError, OverflowError) as error:
-        reason = str(error).strip().split("\n")[0]
-        return RowRejected(Reason.BAD_ROW, f"the filter cannot be evaluated ({reason})")
+        return RowRejected(Reason.BAD_ROW, f"the filter cannot be evaluated ({first_line(error)})")
 
 
 def _evaluate(expression: pl.Expr, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> NDArray[np.bool_]:
@@ -106,9 +105,8 @@ def _expression(where: str, source_name: str) -> pl.Expr:
         tree = json.loads(expression.meta.serialize(format="json"))
         names = expression.meta.root_names()
     except (PolarsError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
         raise ConfigError(
-            f"source {source_name!r}: where: {where!r} is no expression that polars reads ({reason})"
+            f"source {source_name!r}: where: {where!r} is no expression that polars reads ({first_line(error)})"
         ) from error
     if not names:
         raise ConfigError(f"source {source_name!r}: where: {where!r} names no column")

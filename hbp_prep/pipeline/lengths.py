@@ -17,7 +17,7 @@ import pyarrow.parquet
 
 from hbp_prep.cost.model import CostModel
 from hbp_prep.engines.local import Engine
-from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.errors import ConfigError, DataError, first_line
 from hbp_prep.pipeline.recipe import Recipe, length_name, parse_length
 from hbp_prep.pipeline.runner import Runner
 from hbp_prep.pipeline.specs import named_cost_model
@@ -122,7 +122,7 @@ def read_lengths(path: Path) -> Samples:
     except FileNotFoundError:
         raise DataError(f"--lengths {path} does not exist") from None
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"--lengths {path} cannot be read ({str(error).splitlines()[0]})") from error
+        raise DataError(f"--lengths {path} cannot be read ({first_line(error)})") from error
     if "num_tokens" not in table.column_names:
         raise DataError(f"--lengths {path} has no column num_tokens; it has {', '.join(table.column_names) or 'none'}")
     if not table.num_rows:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hbp_prep.corpus.rowstream import RowStream, read_rows
 from hbp_prep.corpus.types import Corpus, CorpusFile, Unit
 from hbp_prep.errors import DataError
-from hbp_prep.files import atomic_write
+from hbp_prep.files import atomic_write, read_error
 from hbp_prep.manifest.tables import REJECTED_SCHEMA
 from hbp_prep.reasons import Reason
 
@@ -130,7 +130,7 @@ def _numbers_by_reading(file: CorpusFile, unit: Unit) -> NDArray[np.int64]:
                 (number for number, _, _ in read_rows(handle, stream, unit.start, unit.stop)), np.int64
             )
     except OSError as error:
-        raise DataError(f"{file.path}: cannot be read ({error.strerror or error})") from error
+        raise read_error(file.path, error) from error
     if len(numbers) != unit.num_rows:
         raise DataError(
             f"{file.path} has changed since it was scanned (other rows than then); run again from the start"

@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 from jinja2 import meta
 
-from hbp_prep.errors import ConfigError
+from hbp_prep.errors import ConfigError, first_line
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.suggest import did_you_mean
 from hbp_prep.tokenization.marks import free_marks, take_out
@@ -78,7 +78,7 @@ class ChatTemplate:
         try:
             return self._template.render(context, messages=messages, add_generation_prompt=add_generation_prompt)
         except ROW_ERRORS as error:
-            raise RowRejected(Reason.TEMPLATE_ERROR, f"{self.name}: {_first_line(error)}") from error
+            raise RowRejected(Reason.TEMPLATE_ERROR, f"{self.name}: {first_line(error)}") from error
 
     def render_with_generation(self, messages: Messages, variables: Mapping[str, Any]) -> tuple[str, list[Span]]:
         """The conversation as text, and the spans [start, end) of its ``{% generation %}`` blocks, in characters.
@@ -118,8 +118,3 @@ def builtin_template(name: str) -> str:
         near = did_you_mean(name, BUILTIN_TEMPLATES)
         raise ConfigError(f"chat template {name!r} is neither a .jinja file nor a built-in template{near}")
     return files("hbp_prep.tokenization").joinpath("templates", f"{name}.jinja").read_text("utf-8")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
