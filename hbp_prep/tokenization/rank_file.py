@@ -18,6 +18,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from hbp_prep.errors import DataError
 from hbp_prep.suggest import did_you_mean
+from hbp_prep.tokenization.byte_symbols import to_symbols
 
 RANK_FILE_SUFFIXES = (".model", ".tiktoken")
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -122,7 +123,7 @@ def convert_rank_file(path: Path, data: bytes, family_name: str | None) -> tuple
     """
     ranks = _parse(path, data)
     family = _family(path, data, family_name)
-    vocabulary = {_symbols(token): rank for token, rank in ranks.items()}
+    vocabulary = {to_symbols(token): rank for token, rank in ranks.items()}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=_merges(ranks), ignore_merges=True))
     if family.is_nfc:
         tokenizer.normalizer = normalizers.NFC()
@@ -187,21 +188,6 @@ def _merges(ranks: Mapping[bytes, int]) -> list[tuple[str, str]]:
             left, right = ranks.get(token[:cut]), ranks.get(token[cut:])
             if left is not None and right is not None:
                 splits.append((left, right, cut))
-        symbols = _symbols(token)
+        symbols = to_symbols(token)
         merges += [(symbols[:cut], symbols[cut:]) for _, _, cut in sorted(splits)]
     return merges
-
-
-def _symbols(token: bytes) -> str:
-    """The token in GPT-2's byte-level alphabet, one symbol a byte."""
-    return token.decode("latin-1").translate(_SYMBOL_OF_BYTE)
-
-
-def _symbol_of_byte() -> dict[int, str]:
-    """Printable Latin-1 bytes stand for themselves, the others for U+0100 onwards."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {byte: chr(0x100 + rank) for rank, byte in enumerate(others)}
-
-
-_SYMBOL_OF_BYTE = _symbol_of_byte()

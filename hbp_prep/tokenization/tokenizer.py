@@ -14,6 +14,7 @@ from hbp_prep.fingerprint import fingerprint
 from hbp_prep.reasons import Reason, RowRejected
 from hbp_prep.suggest import did_you_mean
 from hbp_prep.tokenization.backends import BACKENDS
+from hbp_prep.tokenization.byte_symbols import to_bytes
 from hbp_prep.tokenization.encoding import EncodedSample, Encoder
 from hbp_prep.tokenization.folder import TokenizerFolder, find_template, read_tokenizer_folder
 from hbp_prep.tokenization.replay import RenderedChat
@@ -226,7 +227,7 @@ class ChatTokenizer:
         if index in self._added:
             return self._added[index].encode()
         token = self._tokenizer.id_to_token(index)
-        return b"" if token is None else bytes(_BYTE_OF_SYMBOL[symbol] for symbol in token)
+        return b"" if token is None else to_bytes(token)
 
     def _special_id(self, name: str) -> int | None:
         text = self._folder.special_tokens.get(name)
@@ -263,13 +264,3 @@ def _around_text(folder: TokenizerFolder) -> tuple[str, str]:
     if not before and folder.config.get("add_bos_token") is True:
         before = folder.special_tokens.get("bos_token", "")
     return before, after or folder.special_tokens["eos_token"]
-
-
-def _byte_of_symbol() -> dict[str, int]:
-    """GPT-2's byte-level alphabet: printable Latin-1 bytes stand for themselves, the others for U+0100 onwards."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + rank): byte for rank, byte in enumerate(others)}
-
-
-_BYTE_OF_SYMBOL = _byte_of_symbol()
