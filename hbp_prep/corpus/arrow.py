@@ -12,12 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from hbp_prep.corpus.parquet import to_rows
+from hbp_prep.corpus.parquet import BATCH_BYTES, MAX_BATCH_ROWS, to_rows, wanted_names
 from hbp_prep.errors import DataError, first_line
 
 _MAGIC = b"ARROW1"
-_SLICE_BYTES = 2 << 20
-_MAX_SLICE_ROWS = 8192
 
 
 def arrow_format(head: bytes) -> str:
@@ -60,14 +58,12 @@ def read_rows(
     Raises:
         DataError: the file is damaged.
     """
-    names = [name for name in column_names(path, file_format) if name in columns]
-    if len(names) > len(set(names)):
-        raise DataError(f"{path}: two columns have the same name, among {', '.join(sorted(set(names)))}; rename one")
+    names = wanted_names(path, column_names(path, file_format), columns)
     first = 0
     for batch in _batches(path, file_format):
         begin, end = max(start, first), min(stop, first + len(batch))
         if begin < end:
-            step = max(1, min(_MAX_SLICE_ROWS, _SLICE_BYTES * len(batch) // max(1, batch.nbytes)))
+            step = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES * len(batch) // max(1, batch.nbytes)))
             wanted = batch.select(names)
             for at in range(begin, end, step):
                 yield from enumerate(to_rows(wanted.slice(at - first, min(step, end - at))), at)

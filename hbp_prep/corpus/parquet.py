@@ -15,8 +15,8 @@ from hbp_prep.errors import DataError, first_line
 from hbp_prep.reasons import Reason, RowRejected
 
 UNITS_PER_ROW_GROUP = 16
-_BATCH_BYTES = 2 << 20
-_MAX_BATCH_ROWS = 8192
+BATCH_BYTES = 2 << 20
+MAX_BATCH_ROWS = 8192
 _BUFFER_BYTES = 1 << 20
 
 
@@ -56,10 +56,8 @@ def read_rows(path: str, start: int, stop: int, columns: Collection[str]) -> Ite
     index, group_start = _row_group_of(file.metadata, start)
     group = file.metadata.row_group(index)
     bytes_per_row = max(1, group.total_byte_size // max(1, group.num_rows))
-    batch_rows = max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES // bytes_per_row))
-    names = [name for name in file.schema_arrow.names if name in columns]
-    if len(names) > len(set(names)):
-        raise DataError(f"{path}: two columns have the same name, among {', '.join(sorted(set(names)))}; rename one")
+    batch_rows = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // bytes_per_row))
+    names = wanted_names(path, file.schema_arrow.names, columns)
     batches = file.iter_batches(batch_rows, row_groups=[index], columns=names, use_threads=False)
     first = group_start
     while first < stop:
@@ -73,6 +71,18 @@ def read_rows(path: str, start: int, stop: int, columns: Collection[str]) -> Ite
         if wanted is not None:
             yield from enumerate(to_rows(wanted), max(start, first))
         first += len(batch)
+
+
+def wanted_names(path: str, names: Collection[str], columns: Collection[str]) -> list[str]:
+    """Those of a file's column names that are among ``columns``.
+
+    Raises:
+        DataError: two of them are the same.
+    """
+    wanted = [name for name in names if name in columns]
+    if len(wanted) > len(set(wanted)):
+        raise DataError(f"{path}: two columns have the same name, among {', '.join(sorted(set(wanted)))}; rename one")
+    return wanted
 
 
 def to_rows(batch: pa.RecordBatch) -> list[Any]:
