@@ -11,6 +11,7 @@ from hbp_prep.corpus.formats import (
     is_verdict,
     row_format,
 )
+from hbp_prep.corpus.messages import ROLES
 from hbp_prep.corpus.read import as_expected, column_names, read_values
 from hbp_prep.corpus.renames import MESSAGE_KEYS
 from hbp_prep.corpus.types import CorpusFile, SourceSpec, Unit
@@ -21,7 +22,7 @@ from hbp_prep.suggest import did_you_mean
 _SAMPLED_ROWS = 100
 _LEAST_SAMPLED_ROWS_OF_FILE = 8
 _SHOWN_COLUMNS = 20
-_KNOWN_ROLES = ("system", "user", "assistant", "tool")
+_KNOWN_ROLES = tuple(dict.fromkeys(ROLES.values()))
 _REMARKS = {
     "preference": " (of every pair, the chosen answer)",
     "oasst": " (of every tree, the path of the best ranks)",

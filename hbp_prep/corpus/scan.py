@@ -54,7 +54,7 @@ class FileScan:
         spooled: Signature of its content in the spool; ``None`` if it is read in place.
         unit_bytes: Units were cut for this size.
         file_format: As in ``types.CorpusFile``.
-        size_bytes, sha256: Of its content, decompressed.
+        sha256: Of its content, decompressed.
         num_rows: Rows in it, blank lines not counted.
         units: (start, stop, first row, number of rows) of each unit, as in ``types.Unit``.
     """
@@ -63,7 +63,6 @@ class FileScan:
     signature: FileSignature
     unit_bytes: int
     file_format: str
-    size_bytes: int
     sha256: str
     num_rows: int
     units: tuple[UnitSpan, ...]
@@ -179,7 +178,6 @@ def _scan_plain(path: str, unit_bytes: int) -> FileScan:
         signature=signature,
         unit_bytes=unit_bytes,
         file_format=file_format,
-        size_bytes=signature.size_bytes,
         sha256=checksum,
         num_rows=sum(num_rows for *_, num_rows in units),
         units=tuple(units),
@@ -318,14 +316,15 @@ def _formats_of_files(source: SourceSpec, scans: Sequence[FileScan], spool: Path
 
 
 def _corpus_file(scan: FileScan, source: int, row_format: str, spool: Path | None) -> CorpusFile:
+    content = scan.spooled or scan.signature
     return CorpusFile(
         source=source,
         path=scan.path,
         file_format=scan.file_format,
         row_format=row_format,
-        size_bytes=scan.size_bytes,
+        size_bytes=content.size_bytes,
         sha256=scan.sha256,
-        signature=scan.spooled or scan.signature,
+        signature=content,
         num_rows=scan.num_rows,
         spooled=str(spool_path(spool, scan.path)) if spool is not None and scan.spooled is not None else None,
     )

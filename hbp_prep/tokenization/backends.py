@@ -164,7 +164,7 @@ def choose_backend(tokenizer: Tokenizer, wanted: str, *, is_byte_exact: bool, is
     if is_byte_exact:
         try:
             return GigatokenBackend(tokenizer, is_ordinary=is_ordinary)
-        except (ValueError, RuntimeError, NotImplementedError) as error:
+        except (ValueError, RuntimeError) as error:
             why = str(error)
     if wanted == "gigatoken":
         raise ConfigError(

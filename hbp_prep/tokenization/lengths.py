@@ -42,6 +42,8 @@ class LengthPolicy:
             raise ConfigError(
                 f"over_length: {self.over_length!r} is not known{did_you_mean(self.over_length, OVER_LENGTH)}"
             )
+        if self.over_length == "split" and self.max_tokens < 2:
+            raise ConfigError("over_length: split needs a packing length of at least 2 tokens")
         if not 1 <= self.min_tokens <= self.max_tokens:
             raise ConfigError(
                 f"min_tokens is {self.min_tokens}; it must be from 1 to the limit of {self.max_tokens} tokens"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hbp_prep.corpus.selection import RowSelection
 from hbp_prep.corpus.types import Corpus, LeftOut, SourceSpec, Unit
-from hbp_prep.errors import ConfigError, DataError
+from hbp_prep.errors import DataError
 from hbp_prep.files import atomic_write
 from hbp_prep.manifest.parts import SPLIT
 from hbp_prep.progress import NoProgress, Progress, track
@@ -147,8 +147,6 @@ def build_sample_table(
         ConfigError: the policy is unknown or its limits contradict each other.
     """
     policy = LengthPolicy(max_tokens=max_tokens, over_length=over_length, min_tokens=min_tokens)
-    if policy.over_length == "split" and policy.max_tokens < 2:
-        raise ConfigError("over_length: split needs a packing length of at least 2 tokens")
     progress = progress or NoProgress()
     selection = RowSelection(corpus, seed)
     store = TokenStore(store_folder)
