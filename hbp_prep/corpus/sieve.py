@@ -10,7 +10,7 @@ Memory: 16 bytes a row to find duplicates, else one byte a row. Results are kept
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from hbp_prep.corpus.read import columns_to_read, convert, read_values
 from hbp_prep.corpus.types import Conversation, Corpus, CorpusFile, LeftOut, SourceSpec, Unit
 from hbp_prep.corpus.where import where_columns, where_is_true
 from hbp_prep.errors import ConfigError
-from hbp_prep.files import atomic_write
+from hbp_prep.files import write_bytes
 from hbp_prep.fingerprint import fingerprint
 from hbp_prep.progress import NoProgress, Progress, track
 from hbp_prep.reasons import RowRejected
@@ -86,12 +86,12 @@ def sieve_corpus(
     progress = progress or NoProgress()
     if not deduplicate and all(source.where is None for source in corpus.sources):
         return corpus
-    path = folder / f"sieve-{_fingerprint(corpus, deduplicate)}.npy"
+    path = folder / f"sieve-{_fingerprint(corpus, deduplicate)}.bin"
     left_out = _load(path, sum(unit.num_rows for unit in corpus.units))
     if left_out is None:
         left_out = _sieve(corpus, deduplicate, map_tasks, progress)
-        with atomic_write(path) as handle:
-            np.save(handle, left_out, allow_pickle=False)
+        content = left_out.tobytes()
+        write_bytes(path, sha256(content).digest() + content)
     sieves: list[NDArray[np.uint8] | None] = []
     first = 0
     for index, source in enumerate(corpus.sources):
@@ -205,11 +205,15 @@ def _fingerprint(corpus: Corpus, deduplicate: bool) -> str:
 
 
 def _load(path: Path, num_rows: int) -> NDArray[np.uint8] | None:
+    """What was found before: a checksum, and a byte a row; ``None`` if it is missing or damaged."""
     try:
-        found: NDArray[np.uint8] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        data = path.read_bytes()
+    except OSError:
         return None
-    return found if found.dtype == np.uint8 and found.shape == (num_rows,) else None
+    seal, content = data[: sha256().digest_size], data[sha256().digest_size :]
+    if len(content) != num_rows or sha256(content).digest() != seal:
+        return None
+    return np.frombuffer(content, np.uint8)
 
 
 def _say(progress: Progress, source: SourceSpec, sieve: NDArray[np.uint8], deduplicate: bool) -> None:

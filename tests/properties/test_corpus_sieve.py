@@ -99,13 +99,16 @@ def test_a_stored_sieve_is_used_for_the_same_files_only(tmp_path, monkeypatch) -
     monkeypatch.setattr(sieve_module, "sieve_unit", lambda task: calls.append(task) or real(task))
     assert found(sieve_corpus(corpus, deduplicate=True, folder=tmp_path / "work")) == found(first)
     assert not calls
-    stored.write_bytes(stored.read_bytes()[:-1])
-    assert found(sieve_corpus(corpus, deduplicate=True, folder=tmp_path / "work")) == found(first)
-    assert len(calls) == 1
+    whole = stored.read_bytes()
+    for number, damaged in enumerate((whole[:-1], whole[:-1] + b"\3", whole[:9], b""), start=1):
+        stored.write_bytes(damaged)
+        assert found(sieve_corpus(corpus, deduplicate=True, folder=tmp_path / "work")) == found(first)
+        assert len(calls) == number
+        assert stored.read_bytes() == whole
     Path(specs[0].paths[0]).write_text(json.dumps(row_of("c", 3, shuffled=False)) + "\n")
     changed, _ = scan_corpus(specs)
     assert found(sieve_corpus(changed, deduplicate=True, folder=tmp_path / "work")) == [[LeftOut.NOT]]
-    assert len(calls) == 2
+    assert len(calls) == 5
 
 
 def test_columns_for_filters_are_read_of_parquet(tmp_path) -> None:
