@@ -29,7 +29,7 @@ from hbp_prep.corpus.scan import scan_corpus
 from hbp_prep.corpus.types import Conversation, Corpus, SourceSpec
 from hbp_prep.engines.local import LocalEngine
 from hbp_prep.reasons import RowRejected
-from hbp_prep.tokenization.run import tokenize_corpus
+from hbp_prep.tokenization.run import TokenizationSummary, tokenize_corpus
 from hbp_prep.tokenization.tokenizer import ChatTokenizer, TokenizationSpec
 
 ROOT = Path(__file__).parents[2]
@@ -77,15 +77,16 @@ def measure(data: Path, options: argparse.Namespace) -> dict[str, Any]:
     num_bytes = sum(len(text.encode()) for text in texts)
     bare = Tokenizer.from_file(str(data / "tokenizers" / options.tokenizer / "tokenizer.json"))
     ours, reference = [], []
+    summaries: list[TokenizationSummary] = []
     with tempfile.TemporaryDirectory() as folder, LocalEngine(options.workers) as engine:
         for number in range(options.repeats + 1):
             out = Path(folder) / str(number)
             out.mkdir()
-            ours.append(seconds(lambda out=out: store(corpus, tokenizer, out, engine)))
+            ours.append(seconds(lambda out=out: summaries.append(store(corpus, tokenizer, out, engine))))
             if number:
                 reference.append(seconds(lambda: encode_all(bare, texts)))
         peak_worker_mb = max(map(peak_mb, multiprocessing.active_children()))
-        summary = tokenize_corpus(corpus, spec, folder=out, seed=0, map_tasks=engine.map)
+    summary = summaries[-1]
     best, best_reference = min(ours[1:]), min(reference)
     result: dict[str, Any] = {
         "tokenizer": options.tokenizer,
@@ -130,9 +131,9 @@ def rendered(corpus: Corpus, tokenizer: ChatTokenizer) -> tuple[list[Conversatio
     return conversations, texts
 
 
-def store(corpus: Corpus, tokenizer: ChatTokenizer, out: Path, engine: LocalEngine) -> None:
+def store(corpus: Corpus, tokenizer: ChatTokenizer, out: Path, engine: LocalEngine) -> TokenizationSummary:
     """hbp-prep: the finished token store."""
-    tokenize_corpus(corpus, tokenizer.spec, folder=out, seed=0, tokenizer=tokenizer, map_tasks=engine.map)
+    return tokenize_corpus(corpus, tokenizer.spec, folder=out, seed=0, tokenizer=tokenizer, map_tasks=engine.map)
 
 
 def encode_all(tokenizer: Tokenizer, texts: list[str]) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +61,7 @@ class TokenizationSummary:
         num_selected: Rows that weight and limit leave.
         num_accepted: Of those, rows that became tokens.
         num_special_texts: Texts of special tokens in accepted rows' strings.
-        backend: What encodes: ``tokenizers`` or ``gigatoken``.
+        backend: What has encoded: ``tokenizers`` or ``gigatoken``; ``None`` if all was done before.
         why_not_fast: Why it is ``tokenizers``, though ``gigatoken`` was wished for.
     """
 
@@ -72,20 +73,29 @@ class TokenizationSummary:
     num_tokens: int
     num_loss_tokens: int
     num_special_texts: int
-    backend: str
+    backend: str | None = None
     why_not_fast: str | None = None
 
     @property
     def sentence(self) -> str:
         """The run in one line, for people to read."""
         why = "" if self.why_not_fast is None else f" (gigatoken is faster, but {self.why_not_fast})"
+        by = "" if self.backend is None else f" with {self.backend}{why}"
         return (
-            f"Tokenised with {self.backend}{why}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
+            f"Tokenised{by}: {self.num_accepted:,} rows, {self.num_tokens:,} tokens; "
             f"{self.num_special_texts:,} special tokens' texts inside rows"
         )
 
 
-MapTasks = Callable[[Callable[[TokenizeTask], UnitCounts], Iterable[TokenizeTask]], Iterator[UnitCounts]]
+class TokenizedUnit(NamedTuple):
+    """What was stored of a unit, and what has encoded it; see :class:`TokenizationSummary`."""
+
+    counts: UnitCounts
+    backend: str
+    why_not_fast: str | None
+
+
+MapTasks = Callable[[Callable[[TokenizeTask], TokenizedUnit], Iterable[TokenizeTask]], Iterator[TokenizedUnit]]
 
 
 def tokenize_corpus(
@@ -110,13 +120,13 @@ def tokenize_corpus(
         ConfigError: the chat template cannot be used.
     """
     progress = progress or NoProgress()
-    tokenizer = tokenizer or ChatTokenizer.load(spec)
-    tokenizer_fingerprint, backend = tokenizer.fingerprint, tokenizer.encoder.backend_name
+    tokenizer_fingerprint = (tokenizer or ChatTokenizer.load(spec)).fingerprint
     remove_stray_temps(folder)
     _remove_other_units(folder, len(corpus.units))
     selection = RowSelection(corpus, seed)
     todo: list[TokenizeTask] = []
     counts: list[UnitCounts] = []
+    backend = why_not_fast = None
     with track(progress, "Tokenising", sum(unit.num_rows for unit in corpus.units), "rows"):
         for unit in corpus.units:
             task = _task(corpus, unit, selection.repeats(unit) > 0, spec, tokenizer_fingerprint, folder)
@@ -128,7 +138,8 @@ def tokenize_corpus(
                 progress.advance(unit.num_rows)
         num_reused_units = len(counts)
         for task, made in zip(todo, map_tasks(tokenize_unit, todo), strict=True):
-            counts.append(made)
+            counts.append(made.counts)
+            backend, why_not_fast = made.backend, made.why_not_fast
             progress.advance(task.unit.num_rows)
     return TokenizationSummary(
         num_units=len(corpus.units),
@@ -140,11 +151,11 @@ def tokenize_corpus(
         num_loss_tokens=sum(one.num_loss_tokens for one in counts),
         num_special_texts=sum(one.num_special_texts for one in counts),
         backend=backend,
-        why_not_fast=tokenizer.encoder.why_not_fast,
+        why_not_fast=why_not_fast,
     )
 
 
-def tokenize_unit(task: TokenizeTask) -> UnitCounts:
+def tokenize_unit(task: TokenizeTask) -> TokenizedUnit:
     """Read, tokenise and store one unit. Runs in any process; the same task gives the same bytes.
 
     Raises:
@@ -155,7 +166,8 @@ def tokenize_unit(task: TokenizeTask) -> UnitCounts:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     tokenizer = _tokenizer(task.spec, task.tokenizer_fingerprint)
     with _without_collector():
-        return _tokenize(task, tokenizer)
+        counts = _tokenize(task, tokenizer)
+    return TokenizedUnit(counts, tokenizer.encoder.backend_name, tokenizer.encoder.why_not_fast)
 
 
 def _tokenize(task: TokenizeTask, tokenizer: ChatTokenizer) -> UnitCounts:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -220,3 +221,24 @@ def test_names_that_are_not_utf8(hbp_prep, write_recipe, tmp_path, tiny_corpus) 
     recipe = write_recipe(sources=[{"name": "a", "paths": str(tmp_path / "*.jsonl")}])
     assert "is not UTF-8" in hbp_prep("run", recipe, "--output", tmp_path / "out", "--quiet", expect=1).output
     assert "is not UTF-8" in hbp_prep("run", recipe, "--output", tmp_path / name, "--quiet", expect=2).output
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fast_backend_that_is_not_proven_is_refused_in_one_sentence(
+    workers, write_recipe, hbp_prep, tmp_path, tiny_corpus
+) -> None:
+    """Without a decoder, nobody knows the tokens' bytes."""
+    folder = tmp_path / "tokenizer"
+    shutil.copytree(tiny_corpus / "tokenizer", folder)
+    content = json.loads((folder / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(content | {"decoder": None}))
+    recipe = write_recipe(tokenizer={"path": str(folder)})
+    arguments = ("run", recipe, "--output", tmp_path / "out", "--workers", workers)
+    refused = hbp_prep(*arguments, "--tokenizer-backend", "gigatoken", expect=2)
+    assert "gigatoken cannot be used with this tokenizer (it is not a byte-level tokenizer)" in words(refused.output)
+    done = hbp_prep(*arguments, "--resume")
+    assert "with tokenizers (gigatoken is faster, but it is not a byte-level tokenizer)" in words(done.output)
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())

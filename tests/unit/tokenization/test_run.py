@@ -407,3 +407,4 @@ def test_the_sentence_says_why_the_reference_encodes() -> None:
         "1 special tokens' texts inside rows"
     )
     assert "(" not in TokenizationSummary(**counts, backend="gigatoken").sentence
+    assert TokenizationSummary(**counts).sentence.startswith("Tokenised: 8 rows")
