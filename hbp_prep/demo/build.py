@@ -13,8 +13,8 @@ import numpy as np
 import orjson
 
 from hbp_prep.demo.chats import Row, short_chats
-from hbp_prep.demo.library import Module, load_modules, load_topics
 from hbp_prep.demo.long_requests import long_requests
+from hbp_prep.demo.stdlib import Module, load_modules, load_topics
 from hbp_prep.demo.tokenizer import save_tokenizer, train_tokenizer
 from hbp_prep.errors import DataError
 from hbp_prep.files import remove_stray_temps, write_bytes

@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 
-from hbp_prep.demo.library import Function, Module
+from hbp_prep.demo.stdlib import Function, Module
 
 Row = dict[str, Any]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hbp_prep.demo.chats import Row
-from hbp_prep.demo.library import Module
+from hbp_prep.demo.stdlib import Module
 
 NUM_REQUESTS = 80
 MIN_TOKENS = 8 * 1024

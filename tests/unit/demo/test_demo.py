@@ -14,8 +14,8 @@ import yaml
 from tokenizers import Tokenizer
 
 from hbp_prep.demo.build import DemoCorpus, build_demo_corpus
-from hbp_prep.demo.library import library_folder, load_modules
 from hbp_prep.demo.long_requests import NUM_REQUESTS
+from hbp_prep.demo.stdlib import load_modules, stdlib_folder
 from hbp_prep.errors import DataError
 
 SCRIPT = """
@@ -152,7 +152,7 @@ def test_modules_are_the_librarys_own_and_nothing_was_run(modules):
     assert dedent.signature == "def dedent(text)"
     assert dedent.docstring.startswith("Remove any common leading whitespace")
     assert dedent.source.startswith("def dedent(text):\n")
-    assert dedent.source in (library_folder() / "textwrap.py").read_text()
+    assert dedent.source in (stdlib_folder() / "textwrap.py").read_text()
 
 
 def test_template_is_in_the_manner_of_tulu_3(render):
@@ -228,6 +228,6 @@ def test_made_afresh_in_its_own_folder_but_an_edited_recipe_stays(tmp_path, modu
 
 
 def test_a_python_without_sources_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("hbp_prep.demo.library.library_folder", lambda: Path(tmp_path))
+    monkeypatch.setattr("hbp_prep.demo.stdlib.stdlib_folder", lambda: Path(tmp_path))
     with pytest.raises(DataError, match="holds 0 readable source files"):
         build_demo_corpus(tmp_path / "demo")

@@ -69,7 +69,7 @@ def load_modules() -> list[Module]:
     Raises:
         DataError: this Python keeps no sources.
     """
-    folder = library_folder()
+    folder = stdlib_folder()
     modules = []
     for path in _source_files(folder):
         module = _parse_module(path, (folder / path).read_bytes())
@@ -85,14 +85,11 @@ def load_modules() -> list[Module]:
 
 def load_topics() -> dict[str, str]:
     """Pydoc's language topics: {topic: text}, ascending; empty where this Python leaves them out."""
-    path = library_folder() / "pydoc_data" / "topics.py"
-    if not path.is_file():
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
         return {}
-    for node in _parse(path.read_text(encoding="utf-8")).body:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        if isinstance(value, ast.Dict):
-            return dict(sorted(ast.literal_eval(value).items()))
-    return {}
+    return dict(sorted(topics.items()))
 
 
 def _source_files(folder: Path) -> list[str]:
@@ -105,7 +102,7 @@ def _source_files(folder: Path) -> list[str]:
     return sorted(path.as_posix() for path in relative if not _TEST_FOLDERS.intersection(path.parts))
 
 
-def library_folder() -> Path:
+def stdlib_folder() -> Path:
     """Where the standard library's sources lie."""
     return Path(sysconfig.get_path("stdlib"))
 
