@@ -47,6 +47,7 @@ OTHERS = (
     "{{ messages | tojson }}",
     "{{ '%s|%5s' % (c, c) }}",
     "{{ '{}|{:>5}'.format(c, c) }}",
+    "{{ ' {}'.format(c).strip() }}{{ '{}'.format(c) == 'a' }}{{ '%s ' % c | trim }}",
     "{{ c | length }}{% if c | length > 2 %}l{% endif %}",
     "{% for x in c %}[{{ x }}]{% endfor %}",
     "{{ c[0] }}{{ c[:2] }}{% if c[0] == 'a' %}y{% endif %}",
