@@ -221,7 +221,7 @@ SCHEMA = pa.schema(
 )
 @settings(deadline=None, max_examples=MAX_EXAMPLES)
 def test_parquet(rows, row_group_size, unit_bytes, batch_rows, data):
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(parquet, "_MAX_BATCH_ROWS", batch_rows):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(parquet, "MAX_BATCH_ROWS", batch_rows):
         path = os.path.join(folder, "rows.parquet")
         pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, row_group_size=row_group_size)
         source = SourceSpec(name="s", paths=(path,), format="messages")
