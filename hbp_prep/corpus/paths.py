@@ -76,10 +76,8 @@ def _check_name(source: SourceSpec, path: str) -> None:
         raise DataError(f"source {source.name!r}: the file name {path!a} is not UTF-8; rename the file")
     suffix = _suffix(path)
     if suffix not in SUFFIXES:
-        raise ConfigError(
-            f"source {source.name!r}: {path}: the suffix {suffix!r} is no known file format"
-            f"{did_you_mean(suffix, SUFFIXES)}"
-        )
+        unknown = f"the suffix {suffix!r} is no known file format" if suffix else "no suffix tells the file's format"
+        raise ConfigError(f"source {source.name!r}: {path}: {unknown}{did_you_mean(suffix, SUFFIXES)}")
     if compression_of(path) and not SUFFIXES[suffix].startswith("json"):
         raise ConfigError(
             f"source {source.name!r}: {path}: only JSON files are read compressed; unpack it (Parquet and Arrow "
@@ -102,6 +100,8 @@ def _matches(source: SourceSpec, pattern: str) -> list[str]:
             f"source {source.name!r}: {pattern} is a folder; name its files, for example {Path(pattern) / '*.jsonl'}"
         )
     found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+    if not found and os.path.exists(pattern):
+        raise ConfigError(f"source {source.name!r}: {pattern} is neither a file nor a folder; copy its rows to a file")
     if not found:
         raise DataError(f"source {source.name!r}: {pattern} matches no file{_nearest(pattern)}")
     return found

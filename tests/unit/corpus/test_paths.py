@@ -57,6 +57,18 @@ def test_unknown_suffix(corpora, pattern):
         files(corpora, pattern)
 
 
+def test_a_name_without_a_suffix_is_said_to_have_none(corpora):
+    (corpora / "rows.gz").touch()
+    with pytest.raises(ConfigError, match=r"rows\.gz: no suffix tells the file's format; known: \.arrow, "):
+        files(corpora, "rows.gz")
+
+
+def test_what_is_neither_a_file_nor_a_folder_is_not_called_missing(corpora):
+    os.mkfifo(corpora / "rows.jsonl")
+    with pytest.raises(ConfigError, match=r"rows\.jsonl is neither a file nor a folder"):
+        files(corpora, "rows.jsonl")
+
+
 def test_folder_is_refused_with_a_glob_to_use(corpora):
     with pytest.raises(ConfigError, match=re.escape("deep/*.jsonl")):
         files(corpora, "deep")
