@@ -10,11 +10,12 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import Connection, wait
-from typing import Protocol, Self, TypeVar
+from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, Protocol, Self, TypeVar
 
 from hbp_prep.errors import DataError
 
@@ -40,7 +41,7 @@ class LocalEngine:
     def __init__(self, num_workers: int | None = None) -> None:
         self.num_workers = num_workers or available_cores()
         self._pool: ProcessPoolExecutor | None = None
-        self._stop: Connection
+        self._workers = _Workers()
 
     def __enter__(self) -> Self:
         return self
@@ -73,21 +74,46 @@ class LocalEngine:
 
     def _start(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            stopped, self._stop = multiprocessing.Pipe(duplex=False)
-            self._pool = ProcessPoolExecutor(
-                self.num_workers,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_end_with_parent,
-                initargs=(stopped,),
-            )
+            self._workers = _Workers()
+            self._pool = ProcessPoolExecutor(self.num_workers, mp_context=self._workers, initializer=_end_with_parent)
         return self._pool
 
     def _end(self) -> None:
         """End the workers at once; what they have in hand is lost, which whole-or-absent files allow."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-            self._stop.send_bytes(b"stop")  # nobody reads it: every worker sees that there is something to read
+            self._workers.kill()
             self._pool = None
+
+
+class _Worker(SpawnProcess):
+    """A process that an interrupt does not reach, not even while it starts: that is its parent's business."""
+
+    def start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # children inherit it
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Workers(SpawnContext):
+    """Starts workers, and knows them: an executor of Python before 3.14 cannot end those that it started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._started: list[_Worker] = []
+
+    def Process(self, *args: Any, **kwargs: Any) -> _Worker:  # type: ignore[override]  # noqa: N802
+        worker = _Worker(*args, **kwargs)
+        self._started.append(worker)
+        return worker
+
+    def kill(self) -> None:
+        """End them wherever they are, also while they load libraries."""
+        for worker in self._started:
+            if worker.is_alive():
+                worker.kill()
 
 
 def available_cores() -> int:
@@ -95,14 +121,13 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _end_with_parent(stopped: Connection) -> None:
-    """Prepare a worker: an interrupt is its parent's business, and it ends when told to or when its parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _end_with_parent() -> None:
+    """Prepare a worker: it ends when its parent is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_wait_for_end, args=([parent.sentinel, stopped],), daemon=True).start()
+    threading.Thread(target=_wait_for_end, args=(parent.sentinel,), daemon=True).start()
 
 
-def _wait_for_end(signs: Sequence[Connection | int]) -> None:
-    wait(signs)
+def _wait_for_end(sentinel: int) -> None:
+    wait([sentinel])
     os._exit(1)

@@ -33,18 +33,18 @@ def print_tables(shown: Iterable[tables.Table], console: Console) -> None:
     """Print tables with their notes; one that is too wide continues below itself, with its first column again."""
     for table in shown:
         title = table.title
-        for columns in _blocks(table, console.width):
+        widths = [_needed_width(table, column) for column in range(len(table.columns))]
+        for columns in _blocks(widths, console.width):
             console.print()
-            console.print(_rich_table(table, columns, title))
+            console.print(_rich_table(table, columns, widths, title))
             title = ""
         if table.note:
             console.print(Text(table.note, style="dim"))
     console.print()
 
 
-def _blocks(table: tables.Table, width: int) -> list[list[int]]:
-    """Columns of each part of ``table`` that fits ``width`` characters without cutting a figure or a name."""
-    needed = [_needed_width(table, column) for column in range(len(table.columns))]
+def _blocks(needed: Sequence[int], width: int) -> list[list[int]]:
+    """Columns of each part of a table that fits ``width`` characters; column c needs ``needed[c]``."""
     blocks, used = [[0]], needed[0]
     for column in range(1, len(needed)):
         if used + GAP + needed[column] > width and len(blocks[-1]) > 1:
@@ -60,9 +60,9 @@ def _needed_width(table: tables.Table, column: int) -> int:
     return min(widest, MIN_TEXT_WIDTH) if column in table.text_columns else widest
 
 
-def _rich_table(table: tables.Table, columns: Sequence[int], title: str) -> RichTable:
+def _rich_table(table: tables.Table, columns: Sequence[int], widths: Sequence[int], title: str) -> RichTable:
     rich_table = RichTable(
-        title=Text(title, style="bold") if title else None,
+        title=Text(title, style="bold"),
         title_justify="left",
         box=None,
         pad_edge=False,
@@ -76,7 +76,7 @@ def _rich_table(table: tables.Table, columns: Sequence[int], title: str) -> Rich
             justify="left" if is_text else "right",
             overflow="fold",
             no_wrap=not is_text,
-            min_width=_needed_width(table, column),
+            min_width=widths[column],
         )
     for row in table.rows:
         rich_table.add_row(*(Text(visible(row[column])) for column in columns))
