@@ -12,15 +12,15 @@ from hbp_prep.cost.model import CostModel
 from hbp_prep.planning.assemble import measured, packs_from, schedule_packs, sum_by_pack
 from hbp_prep.planning.balancing import form_micro_steps
 from hbp_prep.planning.curriculum import make_schedule
-from hbp_prep.planning.filling import Filled, fill
+from hbp_prep.planning.filling import Filled
+from hbp_prep.planning.packing import pack_samples
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.rebalance import rebalance
 from hbp_prep.planning.strategies import STRATEGIES
 from hbp_prep.planning.types import EMPTY_PACK, Curriculum, Packs, Plan, PlanSpec, Samples, Schedule
 from hbp_prep.planning.validate import validate_samples, validate_spec
 from hbp_prep.progress import NoProgress, Progress, track
 
-STAGES = ("pack", "balance", "order", "measure")
+STAGES = ("pack", "order", "measure")
 NAIVE_STRATEGY = "isf"
 
 
@@ -41,10 +41,7 @@ def make_plan(spec: PlanSpec, samples: Samples, cost: CostModel, progress: Progr
     validate_samples(spec, samples)
     progress = progress or NoProgress()
     with track(progress, "plan", len(STAGES), "stages"):
-        filled = fill(spec, samples.num_tokens)
-        progress.advance(1)
-        if spec.order != "random":
-            filled = rebalance(spec, samples.num_tokens, filled)
+        filled = pack_samples(spec, samples.num_tokens, cost)
         progress.advance(1)
         schedule = _order(spec, samples, filled)
         packs, schedule = _number_by_use(samples, filled, schedule)

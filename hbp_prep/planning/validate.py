@@ -4,7 +4,7 @@ import numpy as np
 
 from hbp_prep.errors import ConfigError, PlanError
 from hbp_prep.planning.curriculum import PHASES
-from hbp_prep.planning.strategies import STRATEGIES
+from hbp_prep.planning.strategies import BALANCED, STRATEGIES
 from hbp_prep.planning.types import MOST_GPUS, Curriculum, PackingGroup, PlanSpec, Samples
 from hbp_prep.suggest import did_you_mean
 
@@ -20,7 +20,7 @@ def validate_spec(spec: PlanSpec) -> None:
         ConfigError: a value is unknown, out of range, or does not divide another.
     """
     for key, value, known in (
-        ("packing.strategy", spec.strategy, STRATEGIES),
+        ("packing.strategy", spec.strategy, (BALANCED, *STRATEGIES)),
         ("batching.order", spec.order, ORDERS),
         ("curriculum.kind", spec.curriculum.kind, PHASES),
     ):

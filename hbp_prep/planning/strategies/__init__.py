@@ -26,3 +26,6 @@ STRATEGIES: Final[dict[str, Strategy]] = {
     "bfd": best_fit_decreasing,
     "spfhp": shortest_pack_first,
 }
+
+BALANCED: Final = "balanced"
+"""Not a bin packing of one group but a way to fill all of them at once; see :mod:`hbp_prep.planning.packing`."""

@@ -1,0 +1,59 @@
+"""Two-dimensional packing: nothing lost, nothing overfull, tokens and attention near their targets."""
+
+import numpy as np
+import pytest
+
+from hbp_prep.planning.balanced import equal_fullness, water_level
+from hbp_prep.planning.kernels.by_length import longest_first
+from hbp_prep.planning.kernels.exchange import gather_room
+from hbp_prep.planning.kernels.two_dimensional import pack_towards
+from hbp_prep.planning.packing import pack_samples
+from tests.unit.planning.building import COST
+from tests.unit.planning.building import spec as make_spec
+
+ROWS = [(4096, 1), (16384, 4)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_sample_lies_in_one_pack_and_no_pack_is_empty_or_overfull(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = rng.lognormal(6, 1, 20_000).clip(8, 16384).astype(np.int32)
+    spec = make_spec(ROWS, 8, strategy="balanced", seed=seed)
+    filled = pack_samples(spec, lengths, COST)
+    capacity = np.array([length for length, _ in ROWS])[filled.group_of_pack]
+    loads = np.bincount(filled.pack_of_sample, weights=lengths, minlength=len(capacity))
+    assert filled.pack_of_sample.min() >= 0
+    assert (loads > 0).all() and (loads <= capacity).all()
+    assert loads.sum() == lengths.sum(dtype=np.int64)
+    for group in range(2):
+        assert (filled.group_of_pack == group).sum() % spec.dp_size(group) == 0
+
+
+def test_longest_first_sorts_and_keeps_the_sequence_of_equal_lengths() -> None:
+    lengths = np.array([3, 9, 3, 1, 9], dtype=np.int32)
+    sequence = np.array([4, 2, 1, 0, 3], dtype=np.int64)
+    assert longest_first(lengths, sequence).tolist() == [4, 1, 2, 0, 3]
+
+
+def test_packs_reach_tokens_and_attention_at_once() -> None:
+    lengths = np.repeat(np.array([400, 200, 100], dtype=np.int64), 40)
+    loads, costs = np.zeros(10, dtype=np.int64), np.zeros(10, dtype=np.int64)
+    levels = np.full(10, 2800, dtype=np.int64)
+    packs = pack_towards(lengths, loads, costs, levels, np.full(10, float(np.square(lengths).sum()) / 10))
+    assert (packs >= 0).all() and (loads == 2800).all()
+    assert costs.max() - costs.min() <= 0.15 * costs.mean()
+
+
+def test_scattered_room_is_gathered() -> None:
+    lengths = np.array([10, 8, 6, 4], dtype=np.int64)
+    packs = np.array([0, 1, 0, -1], dtype=np.int64)
+    rooms = np.array([2, 2], dtype=np.int64)
+    assert gather_room(lengths, packs, rooms)
+    assert (packs >= 0).all() and (rooms >= 0).all() and rooms.sum() == 0
+
+
+def test_water_levels() -> None:
+    assert water_level(np.array([10.0, 0.0, 0.0]), 16.0) == 3.0
+    loads, capacity = np.array([8, 0], dtype=np.int64), np.array([10, 10], dtype=np.int64)
+    assert equal_fullness(loads, capacity, 4) == pytest.approx(0.4)
+    assert equal_fullness(loads, capacity, 10) == pytest.approx(0.9)
