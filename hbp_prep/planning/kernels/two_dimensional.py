@@ -9,36 +9,8 @@ the packs by need; those without room for the present item wait in a second heap
 import numpy as np
 from numba import njit
 
+from hbp_prep.planning.kernels.heap import pop, push, sift_down
 from hbp_prep.planning.types import Float64, Int64
-
-
-@njit(cache=True)
-def _sift_down(heap, size, keys, root):  # type: ignore[no-untyped-def]
-    """Mend a heap (largest key first) after ``heap[root]`` has lost."""
-    moved = heap[root]
-    while True:
-        child = 2 * root + 1
-        if child >= size:
-            break
-        if child + 1 < size and keys[heap[child + 1]] > keys[heap[child]]:
-            child += 1
-        if keys[heap[child]] <= keys[moved]:
-            break
-        heap[root] = heap[child]
-        root = child
-    heap[root] = moved
-
-
-@njit(cache=True)
-def _push(heap, size, keys, pack):  # type: ignore[no-untyped-def]
-    place = size
-    while place:
-        parent = (place - 1) >> 1
-        if keys[heap[parent]] >= keys[pack]:
-            break
-        heap[place] = heap[parent]
-        place = parent
-    heap[place] = pack
 
 
 @njit(cache=True)
@@ -55,18 +27,12 @@ def _pack_towards(lengths, loads, costs, levels, targets, only_needed):  # type:
     for item in range(lengths.size):
         length = lengths[item]
         while num_waiting and rooms[waiting[0]] >= length:
-            pack = waiting[0]
+            push(ready, num_ready, needs, pop(waiting, num_waiting, rooms))
             num_waiting -= 1
-            waiting[0] = waiting[num_waiting]
-            _sift_down(waiting, num_waiting, rooms, 0)
-            _push(ready, num_ready, needs, pack)
             num_ready += 1
         while num_ready and rooms[ready[0]] < length:
-            pack = ready[0]
+            push(waiting, num_waiting, rooms, pop(ready, num_ready, needs))
             num_ready -= 1
-            ready[0] = ready[num_ready]
-            _sift_down(ready, num_ready, needs, 0)
-            _push(waiting, num_waiting, rooms, pack)
             num_waiting += 1
         if not num_ready:
             continue
@@ -80,7 +46,7 @@ def _pack_towards(lengths, loads, costs, levels, targets, only_needed):  # type:
         grown = needs[pack]
         needs[pack] = (targets[pack] - costs[pack]) / rooms[pack] if rooms[pack] > 0 else -np.inf
         if needs[pack] < grown:
-            _sift_down(ready, num_ready, needs, 0)
+            sift_down(ready, num_ready, needs, 0)
     return pack_of_item
 
 

@@ -3,36 +3,22 @@
 import numpy as np
 from numba import njit
 
+from hbp_prep.planning.kernels.heap import sift_down
 from hbp_prep.planning.types import Int64
-
-
-@njit(cache=True)
-def _sift_down(heap, loads, root):  # type: ignore[no-untyped-def]
-    bin_ = heap[root]
-    while True:
-        child = 2 * root + 1
-        if child >= heap.size:
-            break
-        right = child + 1
-        if right < heap.size and loads[heap[right]] < loads[heap[child]]:
-            child = right
-        if loads[heap[child]] >= loads[bin_]:
-            break
-        heap[root] = heap[child]
-        root = child
-    heap[root] = bin_
 
 
 @njit(cache=True)
 def _worst_fit_into(lengths, loads, heap, level, capacity):  # type: ignore[no-untyped-def]
     bin_of_item = np.full(lengths.size, -1, dtype=np.int64)
+    emptiness = -loads
     for item in range(lengths.size):
         emptiest = heap[0]
         limit = level if loads[emptiest] > 0 else capacity
         if loads[emptiest] + lengths[item] <= limit:
             bin_of_item[item] = emptiest
             loads[emptiest] += lengths[item]
-            _sift_down(heap, loads, 0)
+            emptiness[emptiest] = -loads[emptiest]
+            sift_down(heap, heap.size, emptiness, 0)
     return bin_of_item
 
 
