@@ -3,30 +3,40 @@
 Heavy samples set the target of the micro-step that they lead; all other packs of a packing group share one target, as
 water finds its level. Longer groups come first: their own samples are placed, then their packs take part, as all others
 do, in one joint filling from the longest sample to the shortest (:mod:`hbp_prep.planning.kernels.two_dimensional`); the
-shortest close the gaps by best fit. Cost: about 0.3 s and 100 bytes per sample for 1M samples.
+shortest close the gaps by best fit. Cost: O(N log P) for N samples in P packs, 60 bytes per sample.
 """
+
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from hbp_prep.planning.filling import Filled
-from hbp_prep.planning.kernels.best_fit import best_fit, best_fit_into
+from hbp_prep.planning.kernels.best_fit import best_fit_into
 from hbp_prep.planning.kernels.by_length import longest_first
 from hbp_prep.planning.kernels.exchange import gather_room
 from hbp_prep.planning.kernels.two_dimensional import pack_towards
 from hbp_prep.planning.layouts import Layout, make_layout, own_slices
 from hbp_prep.planning.randomness import generator
+from hbp_prep.planning.tight_packs import pack_tightly
 from hbp_prep.planning.types import Float64, Int32, Int64, PlanSpec
 
 LIGHT_SHARE = 0.5
+"""The room beside a heavy sample is counted at the mean length of the shortest samples with this share of tokens."""
+
 LEAST_SLACK = 1 / 1024
 """Less free room than this share is not spread over all packs: it could not be met exactly by any."""
 
 GAP_TOKENS = 256
 """Samples of at most this length close gaps."""
 
+EXCHANGED_TOKENS = 4 * GAP_TOKENS
+"""Samples of at most this length change places where the last ones find no gap."""
 
-def balanced(spec: PlanSpec, num_tokens: Int32, *, routed: float = 1.0, extra: int = 0) -> Filled | None:
-    """Fill all packing groups together.
+
+def balanced(
+    spec: PlanSpec, num_tokens: Int32, routed: Sequence[float] = (1.0,), extra: Sequence[int] = (0,)
+) -> Iterator[Filled]:
+    """Fill all packing groups together, once for each layout.
 
     Args:
         spec: Packing groups, world size and seed.
@@ -34,27 +44,44 @@ def balanced(spec: PlanSpec, num_tokens: Int32, *, routed: float = 1.0, extra: i
         routed: Longest sample of a group as a share of its packing length; longer ones go to a longer group.
         extra: Micro-steps of every longer group beside the fewest that hold its samples.
 
-    Returns:
-        Every sample in one pack, none empty or over its length, whole micro-steps; ``None`` where that failed.
+    Yields:
+        Every sample in one pack, none empty or over its length, whole micro-steps. A layout that cannot be filled so
+        is left out.
     """
     order = longest_first(num_tokens, generator(spec.seed, "ties").permutation(len(num_tokens)))
     lengths = num_tokens[order].astype(np.int64)
-    longest = np.array([group.pack_length for group in spec.groups], dtype=np.int64)
-    longest[:-1] = (longest[:-1] * routed).astype(np.int64)
-    extras = np.full(len(spec.groups), extra, dtype=np.int64)
-    layout = make_layout(spec, lengths, longest, extras)
-    packs = _Packing(spec, layout, lengths).run()
-    if packs is None:
-        return None
-    pack_of_sample = np.empty(len(packs), dtype=np.int64)
-    pack_of_sample[order] = packs
-    group_of_pack = np.repeat(np.arange(len(spec.groups), dtype=np.int16), layout.num_packs)
-    return Filled(pack_of_sample=pack_of_sample, group_of_pack=group_of_pack)
+    seen: list[Int64] = []
+    for share in routed:
+        longest = np.array([group.pack_length for group in spec.groups], dtype=np.int64)
+        longest[:-1] = (longest[:-1] * share).astype(np.int64)
+        slices = own_slices(lengths, longest)
+        if any((slices == other).all() for other in seen):
+            continue
+        seen.append(slices)
+        tight = [_own_packs(spec, group, lengths[slices[group + 1] : slices[group]]) for group in range(len(longest))]
+        fewest = np.array([bins.max(initial=-1) + 1 for bins in tight], dtype=np.int64)
+        for more in extra:
+            layout = make_layout(spec, lengths, longest, fewest, more)
+            packs = _Packing(spec, layout, lengths, tight).run()
+            if packs is not None:
+                pack_of_sample = np.empty(len(packs), dtype=np.int64)
+                pack_of_sample[order] = packs
+                group_of_pack = np.repeat(np.arange(len(longest), dtype=np.int16), layout.num_packs)
+                yield Filled(pack_of_sample=pack_of_sample, group_of_pack=group_of_pack)
+
+
+def _own_packs(spec: PlanSpec, group: int, own: Int64) -> Int64:
+    """A packing of a longer group's own samples that surely fits; none for the shortest group, whose packs follow."""
+    if not group or not own.size:
+        return np.empty(0, dtype=np.int64)
+    return pack_tightly(own, spec.groups[group].pack_length, spec.dp_size(group), spec.seed)
 
 
 class _Packing:
-    def __init__(self, spec: PlanSpec, layout: Layout, lengths: Int64) -> None:
-        self.spec, self.layout, self.lengths = spec, layout, lengths
+    """The state of one filling. Samples are numbered from the longest; ``tight`` is a safe packing by group."""
+
+    def __init__(self, spec: PlanSpec, layout: Layout, lengths: Int64, tight: list[Int64]) -> None:
+        self.spec, self.layout, self.lengths, self.tight = spec, layout, lengths, tight
         self.starts = layout.group_starts()
         self.slices = own_slices(lengths, layout.longest)
         num_packs = int(self.starts[-1])
@@ -64,7 +91,7 @@ class _Packing:
         self.targets = np.zeros(num_packs)
         capacity = np.array([group.pack_length for group in spec.groups], dtype=np.int64)
         self.capacity = np.repeat(capacity, layout.num_packs)
-        self.levels = np.repeat(layout.levels, layout.num_packs)
+        self.levels = self.capacity
         fluid = lengths[self.slices[1] :].astype(np.float64)
         self.density = float(np.square(fluid).sum() / fluid.sum()) if fluid.size else 0.0
         light = fluid[::-1]
@@ -73,8 +100,7 @@ class _Packing:
 
     def run(self) -> Int64 | None:
         for group in reversed(range(1, len(self.spec.groups))):
-            if not self._place_own(group):
-                return None
+            self._place_own(group)
         self._share_room()
         for group in range(1, len(self.spec.groups)):
             if self.layout.num_packs[group]:
@@ -86,22 +112,19 @@ class _Packing:
         self._close_gaps()
         return self.pack if (self.pack >= 0).all() and self.loads.all() else None
 
-    def _place_own(self, group: int) -> bool:
+    def _place_own(self, group: int) -> None:
+        """Place a longer group's own samples; where balance leaves one without a place, by the tight packing."""
         packs = slice(self.starts[group], self.starts[group + 1])
         own = np.arange(self.slices[group + 1], self.slices[group])
         if not own.size:
-            return True
+            return
+        loads, costs = self.loads.copy(), self.costs.copy()
         self._lead(group, own)
         self._towards(own[self.pack[own] < 0], packs, self.capacity)
-        left = own[self.pack[own] < 0]
-        self._best_fit(left, slice(self.starts[group], len(self.loads)), self.capacity)
+        self._best_fit(own[self.pack[own] < 0], slice(self.starts[group], len(self.loads)), self.capacity)
         if (self.pack[own] < 0).any():
-            bins = best_fit(self.lengths[own], int(self.capacity[packs][0]))
-            if bins.max() >= packs.stop - packs.start:
-                return False
-            self.loads[packs] = self.costs[packs] = 0
-            self._put(own, packs.start + bins)
-        return True
+            self.loads, self.costs = loads, costs
+            self._put(own, packs.start + self.tight[group])
 
     def _share_room(self) -> None:
         """Levels at which all packs are equally full, where their own samples allow it, and hold what is left."""
@@ -156,7 +179,7 @@ class _Packing:
         for limits in (self.levels, self.capacity):
             self._best_fit(np.flatnonzero(self.pack < 0), everywhere, limits)
         if (self.pack < 0).any():
-            short = slice(int(np.searchsorted(-self.lengths, -4 * GAP_TOKENS)), None)
+            short = slice(int(np.searchsorted(-self.lengths, -EXCHANGED_TOKENS)), None)
             rooms = self.capacity - self.loads
             gather_room(self.lengths[short], self.pack[short], rooms)
             self.loads = self.capacity - rooms

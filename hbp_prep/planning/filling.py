@@ -20,8 +20,8 @@ from hbp_prep.planning.even_packs import pack_evenly
 from hbp_prep.planning.grouping import group_of_samples
 from hbp_prep.planning.kernels.worst_fit import worst_fit_into
 from hbp_prep.planning.randomness import generator
-from hbp_prep.planning.solvers.exact_packs import pack_exactly
 from hbp_prep.planning.strategies import STRATEGIES
+from hbp_prep.planning.tight_packs import fewest_packs, pack_tightly
 from hbp_prep.planning.types import Int16, Int32, Int64, PlanSpec
 
 FILL_ROUNDS = 6
@@ -143,23 +143,14 @@ class _Filling:
         return STRATEGIES[self.spec.strategy](lengths, capacity, generator(self.spec.seed, "pack", group))
 
     def _pack_own(self, group: int, own: Int64) -> Int64:
-        """Pack a group's own samples at its full length.
-
-        A longer group's extra micro-step costs communication: where the strategy needs more micro-steps than the
-        tokens do, best fit decreasing and then an exact solver try to do with fewer.
-        """
+        """Pack a group's own samples at its full length, tightly where the strategy needs a longer micro-step more."""
         dp_size, capacity = self.spec.dp_size(group), self.spec.groups[group].pack_length
         lengths = self.lengths[own]
         packed = self._strategy(group, lengths, capacity)
-        least = max(-(-int(lengths.sum()) // capacity), int((2 * lengths > capacity).sum()))
-        least = -(-least // dp_size) * dp_size
-        if group and packed.max() >= least:
-            tighter = STRATEGIES["bfd"](lengths, capacity, generator(self.spec.seed, "pack", group))
-            exact = pack_exactly(lengths, least, capacity, self.spec.seed) if tighter.max() >= least else None
-            if exact is not None:
-                packed = _dense(np.array(exact, dtype=np.int64))
-            elif tighter.max() // dp_size < packed.max() // dp_size:
-                packed = tighter
+        if group and packed.max() >= fewest_packs(lengths, capacity, dp_size):
+            tight = pack_tightly(lengths, capacity, dp_size, self.spec.seed)
+            if tight.max() // dp_size < packed.max() // dp_size:
+                packed = tight
         return packed
 
     def _settle(self, few: _TooFewSamples) -> None:
@@ -204,10 +195,6 @@ def _scatter(values: Int64, positions: Int64, size: int) -> Int64:
     spread = np.full(size, -1, dtype=np.int64)
     spread[positions] = values
     return spread
-
-
-def _dense(bins: Int64) -> Int64:
-    return np.unique(bins, return_inverse=True)[1].astype(np.int64)
 
 
 def _plan_error(spec: PlanSpec, few: _TooFewSamples, num_samples: int) -> PlanError:

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hbp_prep.planning.kernels.best_fit import best_fit
-from hbp_prep.planning.solvers.exact_packs import pack_exactly
 from hbp_prep.planning.types import Int64, PlanSpec
 
 
@@ -28,28 +26,23 @@ class Layout:
         return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(self.num_packs)])
 
 
-def make_layout(spec: PlanSpec, lengths: Int64, longest: Int64, extra: Int64) -> Layout:
+def make_layout(spec: PlanSpec, lengths: Int64, longest: Int64, fewest: Int64, extra: int) -> Layout:
     """The layout with the fewest micro-steps, longer packing groups first, and then as many more as are asked for.
 
     Args:
         spec: Packing groups and world size.
         lengths: int64[N], descending.
         longest: int64[G], ascending, each at most its group's packing length.
-        extra: int64[G], micro-steps beside the fewest; that of the shortest group is not looked at.
+        fewest: int64[G], packs that hold the own samples of each group; that of the shortest is not looked at.
+        extra: Micro-steps of every longer group beside the fewest.
     """
-    num_groups = len(spec.groups)
     capacity = np.array([group.pack_length for group in spec.groups], dtype=np.int64)
-    dp_size = np.array([spec.dp_size(group) for group in range(num_groups)], dtype=np.int64)
+    dp_size = np.array([spec.dp_size(group) for group in range(len(spec.groups))], dtype=np.int64)
     bounds = own_slices(lengths, longest)
-    num_packs = np.zeros(num_groups, dtype=np.int64)
-    for group in range(1, num_groups):
-        own = lengths[bounds[group + 1] : bounds[group]]
-        fewest = fewest_packs(own, int(capacity[group]), int(dp_size[group]), spec.seed) if own.size else 0
-        num_packs[group] = (-(-fewest // dp_size[group]) + extra[group]) * dp_size[group]
+    num_packs = (-(-fewest // dp_size) + extra) * dp_size
+    num_packs[0] = 0
     left = int(lengths.sum()) - int((num_packs * capacity).sum())
     num_packs[0] = max(0, -(-left // int(dp_size[0] * capacity[0]))) * dp_size[0]
-    if bounds[0] > bounds[1] and not num_packs.any():
-        num_packs[0] = dp_size[0]
     return Layout(num_packs=num_packs, levels=_levels(lengths, bounds, num_packs, capacity), longest=longest)
 
 
@@ -65,16 +58,6 @@ def own_slices(lengths: Int64, longest: Int64) -> Int64:
     """
     shorter = np.concatenate([np.zeros(1, dtype=np.int64), longest])
     return len(lengths) - np.searchsorted(lengths[::-1], shorter, side="right").astype(np.int64)
-
-
-def fewest_packs(own: Int64, capacity: int, dp_size: int, seed: int) -> int:
-    """Packs that surely hold these samples (descending); solved exactly where that may save a micro-step."""
-    packed = int(best_fit(own, capacity).max()) + 1
-    least = max(-(-int(own.sum()) // capacity), int((2 * own > capacity).sum()))
-    least = -(-least // dp_size) * dp_size
-    if packed > least and pack_exactly(own, least, capacity, seed) is not None:
-        return least
-    return packed
 
 
 def _levels(lengths: Int64, bounds: Int64, num_packs: Int64, capacity: Int64) -> Int64:

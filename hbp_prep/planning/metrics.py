@@ -34,6 +34,7 @@ from hbp_prep.planning.randomness import generator
 from hbp_prep.planning.types import (
     EMPTY_PACK,
     Float64,
+    Int16,
     Int32,
     Int64,
     MicroStepMetrics,
@@ -52,14 +53,18 @@ HOURS_PER_DAY = 24.0
 
 def pack_seconds(spec: PlanSpec, packs: Packs, cost: CostModel) -> Float64:
     """Predicted seconds of each pack, float64[P]."""
-    seconds = np.zeros(len(packs))
-    for index, group in enumerate(spec.groups):
-        own = packs.group == index
+    return seconds_of_packs(spec, packs.group, packs.num_tokens, packs.attention_cost, cost)
+
+
+def seconds_of_packs(
+    spec: PlanSpec, group: Int16, num_tokens: Int32 | Int64, attention: Int64, cost: CostModel
+) -> Float64:
+    """The same, float64[P], from int16[P] packing groups, tokens and attention costs."""
+    seconds = np.zeros(len(group))
+    for index, each in enumerate(spec.groups):
+        own = group == index
         seconds[own] = cost.pack_seconds(
-            packs.num_tokens[own],
-            packs.attention_cost[own],
-            sp_degree=group.sp_degree,
-            gc_layers=group.gc_layers,
+            num_tokens[own], attention[own], sp_degree=each.sp_degree, gc_layers=each.gc_layers
         )
     return seconds
 

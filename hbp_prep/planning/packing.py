@@ -10,14 +10,15 @@ Each is rebalanced before it is judged. On large corpora one candidate is near t
 only the first layout is tried. Cost: under a second for 1M samples, a few seconds for small corpora.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from hbp_prep.cost.model import CostModel
+from hbp_prep.planning.assemble import sum_by_pack
 from hbp_prep.planning.balanced import balanced
 from hbp_prep.planning.filling import Filled, fill
+from hbp_prep.planning.metrics import seconds_of_packs
 from hbp_prep.planning.rebalance import rebalance
 from hbp_prep.planning.strategies import BALANCED
 from hbp_prep.planning.types import Int32, PlanSpec
@@ -45,44 +46,32 @@ def pack_samples(spec: PlanSpec, num_tokens: Int32, cost: CostModel) -> Filled:
     Raises:
         PlanError: there are too few samples for the longest packing group's data-parallel ranks.
     """
+    candidates = _candidates(spec, num_tokens)
+    if spec.order != "random":
+        candidates = [rebalance(spec, num_tokens, candidate) for candidate in candidates]
+    if len(candidates) == 1:
+        return candidates[0]
+    return min(candidates, key=lambda candidate: predicted_seconds(spec, num_tokens, candidate, cost))
+
+
+def _candidates(spec: PlanSpec, num_tokens: Int32) -> list[Filled]:
     if spec.strategy != BALANCED:
-        filled = fill(spec, num_tokens)
-        return filled if spec.order == "random" else rebalance(spec, num_tokens, filled)
-    best: Filled | None = None
-    least = np.inf
-    for candidate in _candidates(spec, num_tokens):
-        even = rebalance(spec, num_tokens, candidate)
-        seconds = predicted_seconds(spec, num_tokens, even, cost)
-        if seconds < least:
-            best, least = even, seconds
-    return best if best is not None else rebalance(spec, num_tokens, _filled(spec, num_tokens))
-
-
-def _candidates(spec: PlanSpec, num_tokens: Int32) -> Iterator[Filled]:
-    few = len(num_tokens) <= MOST_COMPARED
-    if few:
-        yield _filled(spec, num_tokens)
-    for routed in ROUTED if few and len(spec.groups) > 1 else ROUTED[:1]:
-        for extra in EXTRA_MICRO_STEPS if few and len(spec.groups) > 1 else EXTRA_MICRO_STEPS[:1]:
-            candidate = balanced(spec, num_tokens, routed=routed, extra=extra)
-            if candidate is not None:
-                yield candidate
-
-
-def _filled(spec: PlanSpec, num_tokens: Int32) -> Filled:
-    return fill(replace(spec, strategy=FILLING), num_tokens)
+        return [fill(spec, num_tokens)]
+    compares = len(num_tokens) <= MOST_COMPARED
+    packings = list(balanced(spec, num_tokens, ROUTED, EXTRA_MICRO_STEPS) if compares else balanced(spec, num_tokens))
+    if compares or not packings:
+        packings.insert(0, fill(replace(spec, strategy=FILLING), num_tokens))
+    return packings
 
 
 def predicted_seconds(spec: PlanSpec, num_tokens: Int32, filled: Filled, cost: CostModel) -> float:
     """Seconds of one epoch, with the packs of every group sorted by attention cost and cut into micro-steps."""
-    lengths = num_tokens.astype(np.float64)
-    num_packs = len(filled.group_of_pack)
-    tokens = np.bincount(filled.pack_of_sample, weights=lengths, minlength=num_packs).astype(np.float64)
-    attention = np.bincount(filled.pack_of_sample, weights=np.square(lengths), minlength=num_packs).astype(np.float64)
-    total = 0.0
-    for index, group in enumerate(spec.groups):
-        own = np.flatnonzero(filled.group_of_pack == index)
-        own = own[np.argsort(attention[own], kind="stable")]
-        seconds = cost.pack_seconds(tokens[own], attention[own], sp_degree=group.sp_degree, gc_layers=group.gc_layers)
-        total += float(seconds.reshape(-1, spec.dp_size(index)).max(axis=1, initial=0).sum())
-    return total
+    lengths = num_tokens.astype(np.int64)
+    group, num_packs = filled.group_of_pack, len(filled.group_of_pack)
+    tokens = sum_by_pack(filled.pack_of_sample, lengths, num_packs)
+    attention = sum_by_pack(filled.pack_of_sample, lengths * lengths, num_packs)
+    by_cost = np.lexsort((attention, group))
+    seconds = seconds_of_packs(spec, group, tokens, attention, cost)[by_cost]
+    dp_size = np.array([spec.dp_size(index) for index in range(len(spec.groups))])
+    sizes = np.repeat(dp_size, np.bincount(group, minlength=len(dp_size)) // dp_size)
+    return float(np.maximum.reduceat(seconds, np.cumsum(sizes) - sizes).sum())

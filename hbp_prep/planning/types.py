@@ -60,7 +60,7 @@ class PlanSpec:
 
     Attributes:
         groups: Ascending by pack_length, lengths distinct.
-        strategy: Packing strategy, a key of ``planning.strategies.STRATEGIES``.
+        strategy: Packing strategy, ``balanced`` or a key of ``planning.strategies.STRATEGIES``.
         order: How packs become micro-steps and steps: ``stratified`` (sorted by attention cost into micro-steps, steps
             draw one from each stratum), ``sorted`` (ascending cost, in that order) or ``random``.
         micro_steps_per_step: Optimizer steps have this many micro-steps, or one fewer where it does not divide.

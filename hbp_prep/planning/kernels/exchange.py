@@ -46,6 +46,7 @@ def _gather_room(lengths, pack_of_item, rooms, max_visits):  # type: ignore[no-u
         if pack_of_item[item] >= 0:
             continue
         wanted = lengths[item]
+        most = rooms.max()
         while visits < max_visits:
             here = (here + 1) % lengths.size
             visits += 1
@@ -54,7 +55,7 @@ def _gather_room(lengths, pack_of_item, rooms, max_visits):  # type: ignore[no-u
                 continue
             if rooms[pack] < wanted:
                 least = wanted - rooms[pack]
-                other, looked_at = _shorter(lengths, pack_of_item, rooms, starts, here, least, rooms.max())
+                other, looked_at = _shorter(lengths, pack_of_item, rooms, starts, here, least, most)
                 visits += looked_at
                 if other < 0:
                     continue

@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from hbp_prep.planning.balanced import equal_fullness, water_level
+from hbp_prep.planning.balanced import _Packing, equal_fullness, water_level
+from hbp_prep.planning.kernels.best_fit import best_fit
 from hbp_prep.planning.kernels.by_length import longest_first
 from hbp_prep.planning.kernels.exchange import gather_room
 from hbp_prep.planning.kernels.two_dimensional import pack_towards
+from hbp_prep.planning.layouts import make_layout, own_slices
 from hbp_prep.planning.packing import pack_samples
+from hbp_prep.planning.tight_packs import fewest_packs, pack_tightly
 from tests.unit.planning.building import COST
 from tests.unit.planning.building import spec as make_spec
 
@@ -27,6 +30,35 @@ def test_every_sample_lies_in_one_pack_and_no_pack_is_empty_or_overfull(seed: in
     assert loads.sum() == lengths.sum(dtype=np.int64)
     for group in range(2):
         assert (filled.group_of_pack == group).sum() % spec.dp_size(group) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("share", [1.0, 0.75, 0.5625])
+def test_loads_are_those_of_the_samples_placed_also_after_another_try(seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = np.sort(rng.lognormal(6, 1.2, 6000).clip(8, 16384).astype(np.int64))[::-1].copy()
+    rows = [(2048, 1), (4096, 2), (16384, 4)]
+    spec = make_spec(rows, 8, strategy="balanced", seed=seed)
+    longest = np.array([2048 * share, 4096 * share, 16384]).astype(np.int64)
+    slices = own_slices(lengths, longest)
+    tight = [
+        pack_tightly(lengths[slices[group + 1] : slices[group]], rows[group][0], spec.dp_size(group), seed)
+        for group in range(3)
+    ]
+    fewest = np.array([bins.max() + 1 for bins in tight])
+    packing = _Packing(spec, make_layout(spec, lengths, longest, fewest, 0), lengths, tight)
+    packing.run()
+    placed = packing.pack >= 0
+    loads = np.bincount(packing.pack[placed], weights=lengths[placed], minlength=len(packing.loads))
+    assert placed.any() and packing.loads.tolist() == loads.tolist()
+
+
+def test_a_tight_packing_takes_no_micro_step_that_another_one_saves() -> None:
+    lengths = np.array([59, 53, 37, 37, 37, 33, 24, 14], dtype=np.int64)
+    assert best_fit(lengths, 100).max() + 1 == 4
+    bins = pack_tightly(lengths, 100, 1, 0)
+    assert bins.max() + 1 == fewest_packs(lengths, 100, 1) == 3
+    assert np.bincount(bins, weights=lengths).max() <= 100
 
 
 def test_longest_first_sorts_and_keeps_the_sequence_of_equal_lengths() -> None:
