@@ -110,7 +110,9 @@ class _Packing:
         bulk = bulk[self.lengths[bulk] > GAP_TOKENS]
         self._towards(bulk, slice(0, len(self.loads)), self.levels)
         self._close_gaps()
-        return self.pack if (self.pack >= 0).all() and self.loads.all() else None
+        if (self.pack < 0).any() or not np.bincount(self.pack, minlength=len(self.loads)).all():
+            return None
+        return self.pack
 
     def _place_own(self, group: int) -> None:
         """Place a longer group's own samples; where balance leaves one without a place, by the tight packing."""
@@ -178,7 +180,8 @@ class _Packing:
         everywhere = slice(0, len(self.loads))
         for limits in (self.levels, self.capacity):
             self._best_fit(np.flatnonzero(self.pack < 0), everywhere, limits)
-        if (self.pack < 0).any():
+        left = self.lengths[self.pack < 0]
+        if left.size and left[0] <= EXCHANGED_TOKENS:
             short = slice(int(np.searchsorted(-self.lengths, -EXCHANGED_TOKENS)), None)
             rooms = self.capacity - self.loads
             gather_room(self.lengths[short], self.pack[short], rooms)

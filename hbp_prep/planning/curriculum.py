@@ -61,9 +61,7 @@ def first_phase_steps(spec: PlanSpec, num_micro_steps: int) -> int:
         PlanError: more are asked for than the group can fill.
     """
     most = num_micro_steps // spec.micro_steps_per_step
-    asked = spec.curriculum.first_phase_steps
-    if asked is None:
-        return int((spec.curriculum.first_phase_fraction or 0.0) * most)
+    asked = _steps_asked(spec, most)
     if asked > most:
         raise PlanError(
             f"curriculum.first_phase_steps is {asked}, but the packing groups of that phase, from "
@@ -71,6 +69,23 @@ def first_phase_steps(spec: PlanSpec, num_micro_steps: int) -> int:
             f"they can fill at most {most} steps"
         )
     return asked
+
+
+def can_open(spec: PlanSpec, num_micro_steps: Int64) -> bool:
+    """Whether packing groups with these micro-steps, int64[G], can fill the opening phases, and leave none empty."""
+    taken = 0
+    for phase in range(len(phase_names(spec)) - 1):
+        most = (int(num_micro_steps[: phase + 1].sum()) - taken) // spec.micro_steps_per_step
+        asked = _steps_asked(spec, most)
+        if asked > most or (not most and spec.curriculum.first_phase_fraction):
+            return False
+        taken += asked * spec.micro_steps_per_step
+    return True
+
+
+def _steps_asked(spec: PlanSpec, most: int) -> int:
+    asked = spec.curriculum.first_phase_steps
+    return int((spec.curriculum.first_phase_fraction or 0.0) * most) if asked is None else asked
 
 
 def _opening(spec: PlanSpec, micro_steps: MicroSteps, left: Int64, phase: int, rng: np.random.Generator) -> Int64:

@@ -17,11 +17,12 @@ import numpy as np
 from hbp_prep.cost.model import CostModel
 from hbp_prep.planning.assemble import sum_by_pack
 from hbp_prep.planning.balanced import balanced
+from hbp_prep.planning.curriculum import can_open
 from hbp_prep.planning.filling import Filled, fill
 from hbp_prep.planning.metrics import seconds_of_packs
 from hbp_prep.planning.rebalance import rebalance
 from hbp_prep.planning.strategies import BALANCED
-from hbp_prep.planning.types import Int32, PlanSpec
+from hbp_prep.planning.types import Int32, Int64, PlanSpec
 
 FILLING = "bfs"
 """The strategy of the candidate that is filled group by group: shuffled, so that its steps look like the corpus."""
@@ -58,7 +59,8 @@ def _candidates(spec: PlanSpec, num_tokens: Int32) -> list[Filled]:
     if spec.strategy != BALANCED:
         return [fill(spec, num_tokens)]
     compares = len(num_tokens) <= MOST_COMPARED
-    packings = list(balanced(spec, num_tokens, ROUTED, EXTRA_MICRO_STEPS) if compares else balanced(spec, num_tokens))
+    layouts = balanced(spec, num_tokens, ROUTED, EXTRA_MICRO_STEPS) if compares else balanced(spec, num_tokens)
+    packings = [packing for packing in layouts if can_open(spec, _micro_steps_by_group(spec, packing))]
     if compares or not packings:
         packings.insert(0, fill(replace(spec, strategy=FILLING), num_tokens))
     return packings
@@ -72,6 +74,13 @@ def predicted_seconds(spec: PlanSpec, num_tokens: Int32, filled: Filled, cost: C
     attention = sum_by_pack(filled.pack_of_sample, lengths * lengths, num_packs)
     by_cost = np.lexsort((attention, group))
     seconds = seconds_of_packs(spec, group, tokens, attention, cost)[by_cost]
-    dp_size = np.array([spec.dp_size(index) for index in range(len(spec.groups))])
-    sizes = np.repeat(dp_size, np.bincount(group, minlength=len(dp_size)) // dp_size)
+    sizes = np.repeat(_dp_sizes(spec), _micro_steps_by_group(spec, filled))
     return float(np.maximum.reduceat(seconds, np.cumsum(sizes) - sizes).sum())
+
+
+def _dp_sizes(spec: PlanSpec) -> Int64:
+    return np.array([spec.dp_size(index) for index in range(len(spec.groups))], dtype=np.int64)
+
+
+def _micro_steps_by_group(spec: PlanSpec, filled: Filled) -> Int64:
+    return np.bincount(filled.group_of_pack, minlength=len(spec.groups)) // _dp_sizes(spec)

@@ -6,7 +6,7 @@ from numba import njit
 from hbp_prep.planning.types import Int64
 
 MAX_VISITS = 50_000_000
-"""Items that are looked at before the search is given up. About 0.1 s."""
+"""Items and lengths that are looked at before the search is given up. About 0.1 s."""
 
 
 @njit(cache=True)
@@ -27,6 +27,7 @@ def _shorter(lengths, pack_of_item, rooms, starts, here, least, most):  # type: 
     """An item that is ``least`` .. ``most`` shorter than item ``here``, its pack has the room: (item, visits)."""
     visits = 0
     for gain in range(least, min(most, lengths[here] - 1) + 1):
+        visits += 1
         length = lengths[here] - gain
         last = starts[length - 1] if length > 1 else lengths.size
         for item in range(starts[length], last):
@@ -40,6 +41,12 @@ def _shorter(lengths, pack_of_item, rooms, starts, here, least, most):  # type: 
 @njit(cache=True)
 def _gather_room(lengths, pack_of_item, rooms, max_visits):  # type: ignore[no-untyped-def]
     starts = _starts_by_length(lengths)
+    missing = 0
+    for item in range(lengths.size):
+        if pack_of_item[item] < 0:
+            missing += lengths[item]
+    if rooms.sum() < missing:
+        return False
     visits = 0
     here = 0
     for item in range(lengths.size):
@@ -47,7 +54,9 @@ def _gather_room(lengths, pack_of_item, rooms, max_visits):  # type: ignore[no-u
             continue
         wanted = lengths[item]
         most = rooms.max()
-        while visits < max_visits:
+        for _ in range(lengths.size):  # a whole round: nothing changes until an exchange is found
+            if visits >= max_visits:
+                return False
             here = (here + 1) % lengths.size
             visits += 1
             pack = pack_of_item[here]

@@ -1,5 +1,7 @@
 """Two-dimensional packing: nothing lost, nothing overfull, tokens and attention near their targets."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,10 @@ from hbp_prep.planning.kernels.exchange import gather_room
 from hbp_prep.planning.kernels.two_dimensional import pack_towards
 from hbp_prep.planning.layouts import make_layout, own_slices
 from hbp_prep.planning.packing import pack_samples
+from hbp_prep.planning.planner import make_plan
 from hbp_prep.planning.tight_packs import fewest_packs, pack_tightly
-from tests.unit.planning.building import COST
+from hbp_prep.planning.types import Curriculum
+from tests.unit.planning.building import COST, check_plan, samples
 from tests.unit.planning.building import spec as make_spec
 
 ROWS = [(4096, 1), (16384, 4)]
@@ -51,6 +55,52 @@ def test_loads_are_those_of_the_samples_placed_also_after_another_try(seed: int,
     placed = packing.pack >= 0
     loads = np.bincount(packing.pack[placed], weights=lengths[placed], minlength=len(packing.loads))
     assert placed.any() and packing.loads.tolist() == loads.tolist()
+
+
+@pytest.mark.parametrize(
+    ("rows", "world_size", "lengths"),
+    [
+        ([(500, 1), (4000, 1), (4200, 4)], 8, [4200] + [2000] * 8 + [1333] * 12),
+        ([(500, 1), (4000, 1), (4200, 4), (5000, 4)], 8, [4200, 5000, 5000] + [2000] * 8 + [1333] * 12),
+        ([(4096, 1), (32768, 1)], 1, [1962, 469, 2257, 198, 741, 1191, 822, 514]),
+        ([(524288, 1)], 1, [57901, 172731, 419636, 137423, 377383, 295842, 114529, 464946]),
+        ([(64, 1)], 4, [64] * 4),
+    ],
+)
+def test_hard_to_fill_corpora_are_planned(rows: list[tuple[int, int]], world_size: int, lengths: list[int]) -> None:
+    spec, all_samples = make_spec(rows, world_size, strategy="balanced"), samples(lengths)
+    check_plan(make_plan(spec, all_samples, COST), all_samples)
+
+
+@pytest.mark.parametrize(
+    ("rows", "world_size", "num_samples", "changes"),
+    [
+        ([(8, 4), (16, 4), (64, 2), (256, 4)], 12, 250, {"curriculum": Curriculum(kind="ramp", first_phase_steps=1)}),
+        (
+            [(1, 1), (6, 1), (64, 1)],
+            2,
+            13,
+            {"curriculum": Curriculum(kind="two_phase", first_phase_steps=1), "micro_steps_per_step": 3, "seed": 849},
+        ),
+    ],
+)
+def test_layouts_that_starve_the_curriculum_are_not_taken(
+    rows: list[tuple[int, int]], world_size: int, num_samples: int, changes: dict[str, Any]
+) -> None:
+    spec, all_samples = make_spec(rows, world_size, strategy="balanced", **changes), samples([1] * num_samples)
+    plan = make_plan(spec, all_samples, COST)
+    check_plan(plan, all_samples)
+    assert plan.schedule.phase[0] == 0
+
+
+def test_the_search_for_room_ends_where_no_exchange_helps() -> None:
+    lengths = np.repeat(np.array([900, 300], dtype=np.int64), 30_000)
+    packs = np.arange(60_000, dtype=np.int64)
+    packs[-1] = -1
+    rooms = np.full(60_000, 299, dtype=np.int64)
+    before = packs.copy()
+    assert not gather_room(lengths, packs, rooms)
+    assert packs.tolist() == before.tolist() and rooms.min() == rooms.max() == 299
 
 
 def test_a_tight_packing_takes_no_micro_step_that_another_one_saves() -> None:
